@@ -145,22 +145,23 @@ def _serve_transaction(
     transaction: "OpenTransaction", interval: UploadInterval, checked: Iterator[Request], send: Send
 ) -> "StagedTransaction | None":
     """Serve one transaction, and return what it has staged. None if the input ends before its StartCommit."""
-    for message in checked:
-        match message:
-            case request.Load():
-                transaction.load(message)
-            case request.Flush():
-                for text in transaction.answer_loads(message):
-                    send(response.Loaded(text))
-                send(response.Flushed())
-            case request.Store():
-                interval.count_rows(message.count)
-                transaction.store(message)
-            case request.StartCommit():
-                staged = transaction.start_commit(message)
-                send(response.StartedCommit(_patch(staged.patch)))
-                return staged
-    return None
+    with transaction:
+        for message in checked:
+            match message:
+                case request.Load():
+                    transaction.load(message)
+                case request.Flush():
+                    for text in transaction.answer_loads(message):
+                        send(response.Loaded(text))
+                    send(response.Flushed())
+                case request.Store():
+                    interval.count_rows(message.count)
+                    transaction.store(message)
+                case request.StartCommit():
+                    staged = transaction.start_commit(message)
+                    send(response.StartedCommit(_patch(staged.patch)))
+                    return staged
+        return None
 
 
 def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[], None]) -> float:

@@ -7,6 +7,7 @@ version follows, the commit deletes the row.
 import shutil
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -44,6 +45,7 @@ from connector.spark.blocks.transaction_files import (
     StoredObject,
     TableLayout,
     TemporaryFile,
+    delete_unstaged,
     warn_if_left,
 )
 from connector.spark.jobs.search_job import (
@@ -121,6 +123,7 @@ class TransactionLoads:
         self._layouts = layouts
         self._keys: dict[int, GatheredKeys] = {}
         self._uploads = StartedCalls(LARGEST_HELD)
+        self._objects = defaultdict[int, list[str]](list)  # in the store: the locations of all, by binding
         self.began = time.monotonic()  # with the first Load
         self.count = 0
         self.found: dict[int, LoadedRows] = {}
@@ -165,7 +168,9 @@ class TransactionLoads:
             if digest_hashes(written.existing_keys.get(index, ())) != found.answered:
                 from connector.session.replaced_rows import leave_out_unstored  # nearly all loaded keys are stored
 
-                located, replaced = leave_out_unstored(self._layouts.make(index), found.located, written)
+                located, replaced = leave_out_unstored(
+                    self._layouts.make(index), found.located, written, self._new_located_location
+                )
                 self.found[index] = replace(found, located=located, answered=replaced)
 
     def close(self) -> None:
@@ -174,6 +179,13 @@ class TransactionLoads:
             if found.row_ids:
                 with warn_if_left(ROW_IDS, self._tables[index].binding.table):
                     found.row_ids.remove(self._layouts.make(index).io, ROW_IDS)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def discard(self) -> None:
+        """Delete all objects in the store, as far as possible, and the directory. Nothing may refer to them."""
+        with self._uploads:
+            pass  # one that ends later would bring its object back
+        delete_unstaged(self._layouts, {**self._objects})
         shutil.rmtree(self._directory, ignore_errors=True)
 
     @property
@@ -244,7 +256,7 @@ class TransactionLoads:
         layout, keys = self._layouts.make(found.search.index), found.search.keys
         updates = layout.binding.updates
         assert updates, "only bindings that update rows are searched"
-        location = layout.new_located_location()
+        location = self._new_located_location(layout)
         described = _describe_rows(found.search.view, keys, found.rows)
         write_located(layout.io, location, described, updates, partial(write_later, self._uploads))
         chosen = [rows.take(newest_mask) for rows, newest_mask in zip(found.rows, found.newest, strict=True)]
@@ -270,7 +282,14 @@ class TransactionLoads:
         """Return a new file that the driver and all tasks reach."""
         if self._spark.is_local:
             return LocalFile(self._directory / f"{uuid.uuid4()}{suffix}")
-        return StoredObject(layout.new_block_location())
+        file = StoredObject(layout.new_block_location())
+        self._objects[layout.binding.index].append(file.location)
+        return file
+
+    def _new_located_location(self, layout: TableLayout) -> str:
+        location = layout.new_located_location()
+        self._objects[layout.binding.index].append(location)
+        return location
 
 
 def _read_answers(documents: TemporaryFile, newest_mask: Mask, io: FileIO) -> Iterator[bytes]:

@@ -5,7 +5,7 @@ before. The rows of such a key stay.
 """
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -32,10 +32,11 @@ _AT_ONCE: Final = 1 << 16  # keys that are parsed at once
 
 
 def leave_out_unstored(
-    layout: TableLayout, located: LocatedRowsFile, written: Written
+    layout: TableLayout, located: LocatedRowsFile, written: Written, new_location: Callable[[TableLayout], str]
 ) -> tuple[LocatedRowsFile, KeyDigest]:
     """Return those of the located rows whose keys were stored with `exists`, durable, and the digest of these keys. If
-    other keys were stored with `exists`, too, all rows are returned: the transaction will fail.
+    other keys were stored with `exists`, too, all rows are returned: the transaction will fail. `new_location` returns
+    a location for another object of located rows.
 
     Raises ProtocolError if a located key was stored without `exists`, or loaded twice, and RetryableError if the key
     columns do not tell which keys were stored.
@@ -73,7 +74,7 @@ def leave_out_unstored(
         extra=fields(Event.UNSTORED, table=binding.table, keys=len(unstored)),
     )
     rows = found.rows.append_column(KEY, texts).filter(pc.is_in(texts, keys.filter(pa.array(is_stored))))
-    location = layout.new_located_location() if rows.num_rows else None
+    location = new_location(layout) if rows.num_rows else None
     if location:
         write_located(layout.io, location, [rows], found.updates)
     StoredObject(located.location).remove(layout.io, "located rows")

@@ -5,11 +5,13 @@ returns staged commits, which are values. `acknowledge` commits them; to repeat 
 commit them too, because the connector state names them.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
 
+from connector.host.threads import call_within
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.fences import fence
 from connector.iceberg.fences.fence import WriterFence, file_prefix
@@ -26,6 +28,9 @@ from protocol.protocol_error import ProtocolError
 if TYPE_CHECKING:
     from connector.session.loads import LoadedRows, TransactionLoads
 
+log = logging.getLogger(__name__)
+
+LONGEST_DISCARD: Final = 5.0  # seconds
 LONGEST_OFFSETS: Final = 1_000  # characters; each snapshot of a table keeps its own
 
 
@@ -145,7 +150,11 @@ class Session:
 
 class OpenTransaction:
     """Receives Loads until they are answered, then rows until they are staged. The search starts with the end of the
-    Loads, and the write job with their last answer: its tasks wait for the first row."""
+    Loads, and the write job with their last answer: its tasks wait for the first row.
+
+    If its block ends before it is staged, the transaction is discarded: its files show the table's present fence value,
+    so no later session could tell them from others before the next commit.
+    """
 
     def __init__(
         self,
@@ -160,6 +169,17 @@ class OpenTransaction:
         self._stage = stage
         self._loads: TransactionLoads | None = None
         self._writing: WriteJob | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._writing or self._loads:
+            try:
+                call_within(LONGEST_DISCARD, self._discard)  # the store itself may have failed, and the process ends
+            except Exception as error:  # noqa: BLE001 - it must not hide why the transaction was not staged
+                said = f"{type(error).__name__}: {error}".removesuffix(": ")
+                log.warning("files of a transaction that was not staged may be left in the object store: %s", said)
 
     def load(self, loads: request.Load) -> None:
         """Receive a run of Loads. They are answered when all of them are there."""
@@ -195,7 +215,15 @@ class OpenTransaction:
             self._loads.close()
         staged = self._stage(written, found, message)
         self._progress.report_staged(staged.commits, written.treated)
+        self._writing = self._loads = None  # their files have a name in the state from now on
         return staged
+
+    def _discard(self) -> None:
+        """Delete all that was written. No answer has named it."""
+        if self._writing:
+            self._writing.discard()
+        if self._loads:
+            self._loads.discard()
 
     @property
     def _write_job(self) -> WriteJob:

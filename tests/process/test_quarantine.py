@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fixtures.collection import Field
-from support.engines.readers import readers_catalog
+from support.engines.readers import readers_catalog, unreferenced_files
 from support.rows.staged_files import finished_state
 from support.rows.updating_source import UpdatingSource
 from support.sessions.runtime import LEDGER, Runtime
@@ -100,6 +100,7 @@ def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
     assert outcome.kinds[-1] == "flushed"
     assert "table shop.ledger: of the last 160 rows 109 were rejected" in outcome.last_log_line
     assert keys(tmp_path) == (list(range(50)), list(range(50, 100)))
+    assert unreferenced_files(tmp_path, "ledger", "ledger__rejected") == []
 
 
 def test_a_rejected_version_of_an_updated_row_deletes_the_version_before(tmp_path: Path) -> None:

@@ -150,7 +150,7 @@ def open_transaction(
     """A transaction that may load the key "one"."""
     searched = searched_tables.SearchedTable(directory, [StringType()])
     view = TableView(None, (SearchedFile(searched.write(['["one"]']), 1),))
-    write_job = SimpleNamespace(add=store, finish=Written)
+    write_job = SimpleNamespace(add=store, finish=Written, discard=lambda: None)
     jobs: Any = SimpleNamespace(
         start_loading=lambda _: begin(directory, searched, view), start_writing=lambda *_: write_job
     )
@@ -163,6 +163,25 @@ def test_a_transaction_that_changes_nothing_leaves_no_directory(tmp_path: Path) 
     assert not [*transaction.answer_loads(Flush())]
     assert (tmp_path / "loads").exists()
     transaction.start_commit(StartCommit())
+    assert not (tmp_path / "loads").exists()
+
+
+def test_located_rows_go_with_a_transaction_that_is_discarded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also those whose upload has not ended."""
+    may_write, write, written = Event(), file_io.write_small_file, list[str]()
+
+    def write_later(io: FileIO, location: str, content: bytes) -> None:
+        may_write.wait(60)
+        write(io, location, content)
+        written.append(location)
+
+    monkeypatch.setattr(file_io, "write_small_file", write_later)
+    with open_transaction(tmp_path) as transaction:
+        transaction.load(load("one"))
+        assert [*transaction.answer_loads(Flush())]
+        Timer(0.1, may_write.set).start()
+    assert len(written) == 1
+    assert [*(tmp_path / "table").rglob("*.parquet")] == []
     assert not (tmp_path / "loads").exists()
 
 

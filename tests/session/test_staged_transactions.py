@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from threading import Event
 from typing import Any, Final
 
 import pyarrow as pa
@@ -18,6 +19,7 @@ from connector.model.invalid_values import Tally, Treated, Treatment
 from connector.model.properties import Properties
 from connector.model.state import ChainId, DataFile, LocatedRowsFile, StagedCommit, StagedTransaction, WriterId
 from connector.model.table_identifier import TableIdentifier
+from connector.session import transactions
 from connector.session.backlog import Limit
 from connector.session.committer import Committer
 from connector.session.loads import LoadedRows
@@ -79,6 +81,9 @@ class Work:
         self.steps.append("write")
         return self.written
 
+    def discard(self) -> None:
+        self.steps.append("discard files")
+
 
 @dataclass
 class Loads:
@@ -103,14 +108,17 @@ class Loads:
     def close(self) -> None:
         self.work.steps.append("remove row ids")
 
+    def discard(self) -> None:
+        self.work.steps.append("discard located rows")
+
 
 def stage(session: Session) -> tuple[StagedCommit, ...]:
     """Stage a transaction that loads and stores one key."""
-    transaction = session.begin()
-    transaction.load(Load(0, 1, 1, (b"a load\n",)))
-    list(transaction.answer_loads(Flush()))
-    transaction.store(Store(0, 1, 1, (b"a store\n",)))
-    return transaction.start_commit(StartCommit()).commits
+    with session.begin() as transaction:
+        transaction.load(Load(0, 1, 1, (b"a load\n",)))
+        list(transaction.answer_loads(Flush()))
+        transaction.store(Store(0, 1, 1, (b"a store\n",)))
+        return transaction.start_commit(StartCommit()).commits
 
 
 def test_the_tasks_of_the_write_job_wait_for_the_first_row() -> None:
@@ -179,12 +187,60 @@ def test_the_commits_of_the_recovery_are_reported_once() -> None:
     assert session.acknowledge(StagedTransaction()).commits == ()
 
 
-@pytest.mark.parametrize(("rejected", "is_accepted"), [(1000, True), (1001, False)])
-def test_rejected_rows_are_counted_among_all_rows_of_their_binding(rejected: int, is_accepted: bool) -> None:
+def write_rejected(rejected: int) -> Written:
+    """A thousand rows beside so many that are rejected."""
     treated = Tally()
     treated.add("qty", Treatment.REJECTED, Treated(rejected, "key [1]"))
-    written = Written({0: (DataFile("file:///new.parquet", 1000, 1, (4,), ()),)}, {0: treated})
-    session = Work(NOT_FOUND, written, quarantine=Quarantine(1, 0.5)).session()
+    return Written({0: (DataFile("file:///new.parquet", 1000, 1, (4,), ()),)}, {0: treated})
+
+
+def test_a_transaction_that_may_not_be_staged_is_discarded() -> None:
+    """Its files show the present fence value: until the next commit, no session could delete them as orphan files."""
+    work = Work(NOT_FOUND, write_rejected(1001), quarantine=Quarantine(1, 0.5))
+    with pytest.raises(TooManyRejectedError):
+        stage(work.session())
+    assert work.steps[-2:] == ["discard files", "discard located rows"]
+
+
+def test_a_transaction_that_the_input_does_not_end_is_discarded() -> None:
+    work = Work(NOT_FOUND, Written())
+    with work.session().begin() as transaction:
+        list(transaction.answer_loads(Flush()))
+    assert work.steps == ["start to write", "discard files"]
+
+
+def test_an_error_of_discarding_does_not_hide_why_a_transaction_was_not_staged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: Work) -> None:
+        raise LookupError("the store is gone")
+
+    monkeypatch.setattr(Work, "discard", fail)
+    work = Work(NOT_FOUND, write_rejected(1001), quarantine=Quarantine(1, 0.5))
+    with pytest.raises(TooManyRejectedError):
+        stage(work.session())
+    assert caplog.messages == [
+        "files of a transaction that was not staged may be left in the object store: LookupError: the store is gone"
+    ]
+
+
+def test_a_store_that_does_not_answer_holds_up_the_end_of_the_process_only_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(transactions, "LONGEST_DISCARD", 0.1)
+    answers = Event()
+    monkeypatch.setattr(Work, "discard", lambda _: answers.wait(60))
+    with Work(NOT_FOUND, Written()).session().begin() as transaction:
+        list(transaction.answer_loads(Flush()))
+    answers.set()
+    assert caplog.messages == [
+        "files of a transaction that was not staged may be left in the object store: TimeoutError"
+    ]
+
+
+@pytest.mark.parametrize(("rejected", "is_accepted"), [(1000, True), (1001, False)])
+def test_rejected_rows_are_counted_among_all_rows_of_their_binding(rejected: int, is_accepted: bool) -> None:
+    session = Work(NOT_FOUND, write_rejected(rejected), quarantine=Quarantine(1, 0.5)).session()
     if is_accepted:
         assert len(stage(session)) == 1
     else:

@@ -155,7 +155,7 @@ def delete_files_have_the_partition_of_the_new_row(patch: pytest.MonkeyPatch) ->
 
 
 def rows_of_keys_that_were_loaded_and_not_stored_are_deleted(patch: pytest.MonkeyPatch) -> None:
-    def keep(layout: TableLayout, located: LocatedRowsFile, written: Written) -> Any:
+    def keep(layout: TableLayout, located: LocatedRowsFile, written: Written, _: object) -> Any:
         return located, digest_hashes(written.existing_keys.get(layout.binding.index, ()))
 
     patch.setattr(replaced_rows, "leave_out_unstored", keep)

@@ -117,7 +117,12 @@ class Table:
             spark = Spark(threads, self.cores, self.mapped)
             spool = Spool(self.directory / "spool", block_size=1)
             layouts = MadeLayouts([self.layout, self._rejected], bindings=1)
-            yield WriteJob(spark, claims, spool, self._transfer(layouts), layouts)
+            job = WriteJob(spark, claims, spool, self._transfer(layouts), layouts)
+            try:
+                yield job
+            except BaseException:
+                job.discard()
+                raise
 
     def layout(self) -> TableLayout:
         return replace(self._layout(self.binding, self.arrangement), rejected=self._rejected())
@@ -412,6 +417,24 @@ def test_a_merge_that_fails_leaves_no_files_and_in_the_store_no_runs(
         table.write(*rows_of(200))
     assert data_files_in(table) == []
     assert table.is_local or [name for name in table.left if name.endswith(".run")] == []
+
+
+def test_files_of_merges_that_have_ended_go_with_one_that_fails(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another task has merged them. A task that has failed merges nothing more."""
+    write, merged = arranged_files.write_merged, list[list[DataFile]]()
+
+    def write_once(*arguments: Any) -> list[DataFile]:
+        if merged:
+            no_space()
+        merged.append(write(*arguments))
+        return merged[0]
+
+    monkeypatch.setattr(merge_job, "write_merged", write_once)
+    table.rejected = Arrangement(3, (PartitionField(2, "identity"),))
+    with pytest.raises(RetryableError, match="No space left on device"):
+        table.write((1, 1, "text"), (2, "no number", "text"))
+    assert [len(files) for files in merged] == [1]
+    assert data_files_in(table) == []
 
 
 def test_no_file_is_uploaded_after_a_failed_merge_has_deleted_its_files(

@@ -220,6 +220,23 @@ def test_files_count_with_the_blocks_that_they_hold(
     assert ledger.close().files == {0: (A_FILE,)}
 
 
+def test_files_that_a_task_reports_after_its_transaction_has_failed_are_counted(
+    claims: ClaimServer, task: "Connection[Any, Any]", ledger: Ledger
+) -> None:
+    """It does not delete them itself."""
+    add_a_row(ledger)
+    task.send(Next(None))
+    task.recv()
+    ledger.fail(RetryableError("its disk is full"))
+    task.send(Next(0))
+    with pytest.raises(EOFError):
+        task.recv()
+    task.send(Wrote(TaskOutput({0: (A_FILE,)})))
+    task.close()
+    claims.finish()
+    assert ledger.files == {0: (A_FILE,)}
+
+
 @contextmanager
 def few_files(spare: int) -> Iterator[None]:
     """This process may open only so many more files."""

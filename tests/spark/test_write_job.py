@@ -7,6 +7,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import mkdtemp
+from threading import Event, Timer
 from typing import Any
 
 import msgspec
@@ -17,11 +18,13 @@ from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import InvalidValueError, RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
-from connector.model.state import ColumnStatistics, DataFile
-from connector.spark.blocks.claims import ClaimServer
+from connector.model.state import ColumnStatistics, DataFile, FileList
+from connector.spark.blocks.claims import Claim, ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore
+from connector.spark.jobs import write_job as write_job_module
 from connector.spark.jobs.write_job import LONGEST_IN_STATE, WriteJob, Written, find_long_lists
+from connector.spark.tasks.write_task import _BlockWriter
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.layouts import made_by
@@ -46,18 +49,18 @@ class InThreads:
 
 
 @contextmanager
-def write_job(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator[WriteJob]:
+def write_job(tmp_path: Path, run: RunTasks, expired: Callable[[], bool] = bool) -> Iterator[WriteJob]:
     with write_jobs(tmp_path, run, expired) as start:
         yield start()
 
 
 @contextmanager
-def write_jobs(tmp_path: Path, run: RunTasks, expired: bool = False) -> Iterator[Callable[[], WriteJob]]:
-    """Starts the job of one transaction after the other. The credentials of the table may be `expired`."""
+def write_jobs(tmp_path: Path, run: RunTasks, expired: Callable[[], bool] = bool) -> Iterator[Callable[[], WriteJob]]:
+    """Starts the job of one transaction after the other. The credentials of the table may have `expired`."""
     of = binding(LongType(), index=0)
 
     def make_layout() -> TableLayout:
-        if expired:
+        if expired():
             raise RetryableError("the catalog has no credentials now")
         destination = Destination(f"file://{tmp_path}/table", Properties(), "prefix")
         return TableLayout(of, destination, Lease.until(Properties(), None))
@@ -96,15 +99,78 @@ def test_written_rows_are_in_data_files_only(writing: WriteJob, tmp_path: Path) 
     assert [path.name for path in (tmp_path / "table" / "data").iterdir()] == [Path(file.path).name for file in files]
 
 
+def stored(directory: Path) -> list[str]:
+    """The names of all files of the table."""
+    return [path.name for path in (directory / "table").rglob("*") if path.is_file()]
+
+
 def test_a_failed_transaction_leaves_nothing(writing: WriteJob, tmp_path: Path) -> None:
     with pytest.raises(InvalidValueError):
         add_and_finish(writing, 1, "no number", 3)
+    writing.discard()
     assert list((tmp_path / "table" / "data").iterdir()) == []
+
+
+def test_files_that_tasks_have_reported_go_with_a_transaction_that_is_discarded(
+    writing: WriteJob, tmp_path: Path
+) -> None:
+    add(writing, 1, 2, 3)
+    written_files(writing)
+    assert [name.rpartition(".")[2] for name in stored(tmp_path)] == ["parquet"]
+    writing.discard()
+    assert stored(tmp_path) == []
+
+
+def test_the_list_of_many_files_goes_with_a_transaction_that_is_discarded(
+    writing: WriteJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(write_job_module, "LONGEST_IN_STATE", 1)
+    add(writing, 1)
+    assert isinstance(writing.finish().files[0], FileList)
+    assert len(stored(tmp_path)) == 2
+    writing.discard()
+    assert stored(tmp_path) == []
+
+
+def test_a_task_that_is_writing_deletes_its_files_before_its_transaction_is_discarded(
+    writing: WriteJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends then, and its tasks with it."""
+    is_written, may_go_on, write = Event(), Event(), _BlockWriter.write
+
+    def write_and_wait(blocks: _BlockWriter, claim: Claim) -> None:
+        write(blocks, claim)
+        blocks.files.close()
+        is_written.set()
+        assert may_go_on.wait(60)
+
+    monkeypatch.setattr(_BlockWriter, "write", write_and_wait)
+    add(writing, 1)
+    assert is_written.wait(60)
+    assert [name for name in stored(tmp_path) if name.endswith(".parquet")]
+    Timer(0.2, may_go_on.set).start()
+    writing.discard()
+    assert stored(tmp_path) == []
+
+
+def test_a_discarded_transaction_for_which_there_are_no_credentials_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    are_gone = Event()
+    with write_job(tmp_path, lambda tasks, task: tasks.submit(lambda: [*task([0])]), are_gone.is_set) as job:
+        add(job, 1)
+        written_files(job)
+        are_gone.set()
+        job.discard()
+    assert (
+        "files of a transaction that was not staged stay in the object store until a later session: "
+        "the catalog has no credentials now"
+    ) in caplog.text
 
 
 def test_a_job_that_ends_without_a_task_is_told_with_the_binding(tmp_path: Path) -> None:
     with (
-        write_job(tmp_path, lambda tasks, _: tasks.submit(list), expired=True) as job,
+        write_job(tmp_path, lambda tasks, _: tasks.submit(list), lambda: True) as job,
         pytest.raises(RetryableError) as error,
     ):
         add_and_finish(job, 1)

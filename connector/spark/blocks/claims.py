@@ -132,7 +132,7 @@ class ClaimServer:
         self._claims = TaskClaims(ledger, layouts, transfer)
 
     def finish(self) -> None:
-        """Wait for the last message of each task, so that no failure is missed. The tasks are over by then."""
+        """Wait for the last message of each task, so that no failure and no file is missed."""
         for thread in self._answering:
             thread.join()
 
@@ -201,9 +201,19 @@ class TaskClaims:
                 self.ledger.give_back(task)
         except (ConnectorError, ProtocolError) as error:
             self.ledger.fail(error)
+            self._dismiss(connection, task)
         except BaseException as error:
             self.ledger.fail(error)
             raise
+
+    def _dismiss(self, connection: ToTask, task: TaskAccount) -> None:
+        """Answer a task no more, and return when it has ended: it deletes its files first. Those that it reports are
+        counted, since it does not delete them."""
+        with suppress(OSError), _open_socket(connection) as same:
+            same.shutdown(socket.SHUT_WR)
+        while message := _receive(connection):
+            if isinstance(message, Wrote):
+                self.ledger.count(task, message.output)
 
     def _answer(self, connection: ToTask, task: TaskAccount, message: TaskMessage) -> None:
         match message:

@@ -166,6 +166,12 @@ class Ledger:
             return self._is_counted()
 
     @property
+    def files(self) -> Mapping[int, tuple[DataFile, ...]]:
+        """The data files that are counted until now, by table."""
+        with self._changed:
+            return {**self._counted.files}
+
+    @property
     def runs(self) -> Mapping[int, tuple[StoredRun, ...]]:
         """The sorted runs that are counted until now, by table."""
         with self._changed:

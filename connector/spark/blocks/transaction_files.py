@@ -7,9 +7,10 @@ those.
 
 import logging
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -26,10 +27,9 @@ from connector.host.refresh import Lease
 from connector.host.threads import map_in_threads
 from connector.model.binding import PLAIN, Arrangement, Binding
 from connector.model.properties import Properties
-from connector.model.state import DataFile, FileList
 from connector.spark.blocks.spool import Block
 from connector.storage import storage_errors
-from connector.storage.file_io import LIST_SUFFIX, open_file_io, write_list
+from connector.storage.file_io import LIST_SUFFIX, delete_if_possible, open_file_io
 
 if TYPE_CHECKING:
     from connector.encoding.runs.sorted_runs import SortedRun  # only for arranged tables
@@ -174,9 +174,9 @@ class TableLayout:
         """Return a location for an object of located rows. Table buckets have rules for the names of metadata files."""
         return self.destination.new_location(located_rows.SUFFIX)
 
-    def write_file_list(self, files: tuple[DataFile, ...]) -> FileList:
-        """Write an object that lists the files, by which the connector state names them if they are many."""
-        return write_list(self.io, self.destination.new_metadata_location(LIST_SUFFIX), files)
+    def new_list_location(self) -> str:
+        """Return a location for a list of these files, by which the connector state names them if they are many."""
+        return self.destination.new_metadata_location(LIST_SUFFIX)
 
 
 class Layouts(Protocol):
@@ -201,13 +201,28 @@ def warn_if_left(contents: str, location: str) -> Iterator[None]:
 
 
 def remove_objects(layouts: Layouts, table: int, locations: Sequence[str], contents: str) -> None:
-    """Delete objects of one table, if there are some. If that fails, only warn: a later session removes them.
+    """Delete objects of one table that are still there. If that fails, only warn: a later session removes them.
 
     `contents` says what the objects have, in the plural.
     """
+
+    def delete(io: FileIO, location: str) -> None:
+        with suppress(FileNotFoundError):
+            io.delete(location)
+
     if locations:
         with warn_if_left(contents, locations[0]):
-            map_in_threads(layouts.make(table).io.delete, locations, "removal")
+            map_in_threads(partial(delete, layouts.make(table).io), locations, "removal")
+
+
+def delete_unstaged(layouts: Layouts, locations: Mapping[int, Sequence[str]]) -> None:
+    """Delete the files of a transaction that nothing may refer to, by table. Those that cannot be deleted stay."""
+
+    def delete(table: int) -> None:
+        with warn_if_left("files of a transaction that was not staged", locations[table][0]):
+            delete_if_possible(layouts.make(table).io, locations[table])
+
+    map_in_threads(delete, [table for table in locations if locations[table]], "unstaged")
 
 
 class BlockTransfer(Protocol):

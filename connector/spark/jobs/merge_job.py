@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from connector.encoding.runs.run_merging import MergeRange, group_ranges, plan_merge
+from connector.host.errors import ConnectorError
 from connector.model.state import DataFile
 from connector.spark.blocks.transaction_files import (
     Layouts,
@@ -28,20 +28,40 @@ class MergeUnit:
     run_files: tuple[TemporaryFile, ...]  # of the table
 
 
+@dataclass
+class _Merging:
+    """Merges the units of one task. After a failure, it merges no more of them."""
+
+    layouts: Mapping[int, TableLayout]
+    failure: ConnectorError | None = None
+
+    def __call__(self, unit: MergeUnit) -> tuple[DataFile, ...] | ConnectorError:
+        """Return the files, or why there are none: the driver has to know the files of other units."""
+        if self.failure is None:
+            try:
+                return tuple(write_merged(self.layouts[unit.table_index], unit.ranges, unit.run_files))
+            except ConnectorError as error:
+                self.failure = error
+            except OSError as error:
+                self.failure = explain_task_failure(error)
+        return self.failure
+
+
 def merge_runs(
     jobs: Jobs, layouts: Layouts, runs: Mapping[int, Sequence[StoredRun]]
-) -> dict[int, tuple[DataFile, ...]]:
-    """Merge the runs of each table, and return their files. Raises what has stopped a merge."""
+) -> tuple[dict[int, tuple[DataFile, ...]], ConnectorError | None]:
+    """Merge the runs of each table. Return the files, and what has stopped a merge, if something has."""
     current = {index: layouts.make(index) for index in runs}
     units = [
         unit for index, table_runs in runs.items() for unit in _plan(current[index], index, table_runs, jobs.cores)
     ]
     # Only the function goes to the tasks through a connection. Spark writes the units to a file on its way.
-    merged = jobs.map(partial(_merge, current), units).result()
+    merged = jobs.map(_Merging(current), units).result()
     files: dict[int, tuple[DataFile, ...]] = {}
-    for unit, unit_files in zip(units, merged, strict=True):
-        files[unit.table_index] = files.get(unit.table_index, ()) + unit_files
-    return files
+    for unit, outcome in zip(units, merged, strict=True):
+        if not isinstance(outcome, ConnectorError):
+            files[unit.table_index] = files.get(unit.table_index, ()) + outcome
+    return files, next((outcome for outcome in merged if isinstance(outcome, ConnectorError)), None)
 
 
 def remove_runs(layouts: Layouts, runs: Mapping[int, Sequence[StoredRun]]) -> None:
@@ -57,10 +77,3 @@ def _plan(layout: TableLayout, table_index: int, runs: Sequence[StoredRun], task
     files = tuple(each.file for each in runs)
     for group in group_ranges(ranges, tasks):
         yield MergeUnit(table_index, group, files)
-
-
-def _merge(layouts: Mapping[int, TableLayout], unit: MergeUnit) -> tuple[DataFile, ...]:
-    try:
-        return tuple(write_merged(layouts[unit.table_index], unit.ranges, unit.run_files))
-    except OSError as error:
-        raise explain_task_failure(error) from error

@@ -1,30 +1,36 @@
 """One transaction's Spark job: Store lines in, data files out, both at once."""
 
 import logging
-import threading
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from connector.encoding.values.arrays import Words
-from connector.host.errors import ConnectorError, UserError
+from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.threads import map_in_threads
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
 from connector.spark.blocks.claims import ClaimServer
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.transaction_files import BlockTransfer, Layouts, OnThisMachine, ThroughTheStore
+from connector.spark.blocks.transaction_files import (
+    BlockTransfer,
+    Layouts,
+    OnThisMachine,
+    ThroughTheStore,
+    delete_unstaged,
+)
 from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
-from protocol.protocol_error import ProtocolError
+from connector.storage.file_io import write_list
 from protocol.request import Store
 
 log = logging.getLogger(__name__)
@@ -32,7 +38,6 @@ log = logging.getLogger(__name__)
 # The pending commits of all tables and shards must fit into one message of 64 MiB.
 LONGEST_IN_STATE: Final = 64 << 10  # bytes, of one table
 LARGEST_IN_STATE: Final = 8 << 20  # bytes, of a transaction of all shards
-LONGEST_REMOVAL: Final = 5.0  # seconds
 
 
 @dataclass(frozen=True)
@@ -67,26 +72,34 @@ class WriteJob:
         self._jobs = jobs
         self._job = jobs.run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
+        self._made = defaultdict[int, list[str]](list)  # merged files and lists of files, by table
 
     def add(self, store: Store) -> None:
         """Spool a run of lines. Waits while the spool is full. Raises the error that has stopped a task meanwhile."""
-        try:
-            self._ledger.add(store)
-        except (ConnectorError, ProtocolError):
-            self._clear_away()
-            raise
+        self._ledger.add(store)
 
     def finish(self) -> Written:
         """Return the files of all rows, durable. Raises the first error that has stopped the job or a task."""
-        try:
-            counted = self._wait_for_files()
-            files = self._merge(counted) if counted.runs else counted.files
-        except (ConnectorError, ProtocolError):
-            self._clear_away()
-            raise
+        counted = self._wait_for_files()
+        files = self._merge(counted) if counted.runs else counted.files
         self._spool.remove()
         self._remove_objects()
         return Written(self._list_long(files), counted.treated, counted.existing_keys)
+
+    def discard(self) -> None:
+        """Let the tasks end, and delete what they have written, as far as possible. Nothing may refer to it.
+
+        The process ends then, and the directory of the spool goes with it.
+        """
+        self._ledger.fail(RetryableError())  # only its tasks are told
+        self._claims.finish()  # a task deletes its files, or has reported them by then
+        self._remove_objects()
+        tables = {*self._ledger.files, *self._made}
+        delete_unstaged(self._layouts, {index: self._list_locations(index) for index in tables})
+
+    def _list_locations(self, table_index: int) -> list[str]:
+        counted = (file.path for file in self._ledger.files.get(table_index, ()))
+        return [*chain(counted, self._made.get(table_index, ()))]
 
     def _list_long(self, files: Mapping[int, tuple[DataFile, ...]]) -> dict[int, tuple[DataFile, ...] | FileList]:
         """Write the lists of files that are too long for the state."""
@@ -94,7 +107,10 @@ class WriteJob:
 
         def write(table_index: int) -> FileList:
             # A layout with fresh credentials is asked for only where something is written with them.
-            return self._layouts.make(table_index).write_file_list(files[table_index])
+            layout = self._layouts.make(table_index)
+            location = layout.new_list_location()
+            self._made[table_index].append(location)
+            return write_list(layout.io, location, files[table_index])
 
         return {**files, **dict(zip(indexes, map_in_threads(write, indexes, "lists"), strict=True))}
 
@@ -111,7 +127,11 @@ class WriteJob:
     def _merge(self, counted: TaskOutput) -> dict[int, tuple[DataFile, ...]]:
         from connector.spark.jobs.merge_job import merge_runs  # only for arranged tables
 
-        merged = merge_runs(self._jobs, self._layouts, counted.runs)
+        merged, failure = merge_runs(self._jobs, self._layouts, counted.runs)
+        for index, files in merged.items():
+            self._made[index] += [file.path for file in files]
+        if failure:
+            raise failure
         return {
             index: counted.files.get(index, ()) + merged.get(index, ()) for index in sorted({*counted.files, *merged})
         }
@@ -122,14 +142,6 @@ class WriteJob:
             from connector.spark.jobs.merge_job import remove_runs
 
             remove_runs(self._layouts, self._ledger.runs)
-
-    def _clear_away(self) -> None:
-        """Remove blocks and runs in the object store after a failure. The failure ends the process, and the spool's
-        directory goes with it."""
-        # Waits only for a while: the store itself may have failed.
-        removal = threading.Thread(target=self._remove_objects, name="removal", daemon=True)
-        removal.start()
-        removal.join(LONGEST_REMOVAL)
 
     def _report_failure(self, job: "Future[list[None]]") -> None:
         if not job.cancelled() and (error := job.exception()):

@@ -38,6 +38,14 @@ def ledger_ids(directory: Path) -> list[int]:
     return sorted(ledger_table(directory).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
 
 
+def unreferenced_files(directory: Path, *tables: str) -> list[str]:
+    """The Parquet files in a runtime's directory that none of these tables refers to."""
+    warehouse = directory / "warehouse"
+    loaded = [readers_catalog(warehouse).load_table(f"shop.{table}") for table in tables]
+    paths = {path for table in loaded for path in table.inspect.all_files()["file_path"].to_pylist()}
+    return sorted(file.name for file in warehouse.rglob("*.parquet") if f"file://{file}" not in paths)
+
+
 @contextmanager
 def duckdb_connection(extensions: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with its Iceberg extension, installed from PyPI into this directory."""
