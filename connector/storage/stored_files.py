@@ -1,16 +1,23 @@
 """Files as their storage has them: lists, measures and deletes them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Final
 
 from pyarrow.fs import FileSelector, FileType
 from pyiceberg.io import FileIO
+from pyiceberg.table import Table
 
 from connector.host.interruption import NEVER, Interruption
+from connector.host.refresh import Lease, Refreshed
 from connector.host.threads import map_in_threads
+from connector.model.table_identifier import TableIdentifier
+from connector.storage.file_access import access_to
 from connector.storage.file_io import open_file_io
+
+MOST_FAILURES: Final = 10  # of deletions in a row: the store itself has failed then, and each one takes minutes
 
 
 @dataclass(frozen=True)
@@ -59,3 +66,45 @@ def delete_all(io: FileIO, locations: Iterable[str], interruption: Interruption 
             io.delete(location)
 
     map_in_threads(delete, sorted(locations), "delete")
+
+
+def keep_io_fresh(path: TableIdentifier, first: Table, load_table: Callable[[], Table]) -> Refreshed[FileIO]:
+    """Return the FileIO of a loaded table. Before its credentials expire, the table is loaded for another one."""
+
+    def lease(table: Table) -> Lease[FileIO]:
+        access = access_to(table)
+        return Lease(table.io, access.expires_at, access.renew_at)
+
+    return Refreshed(f"the credentials for the files of table {path}", lambda: lease(load_table()), lease(first))
+
+
+def delete_each(
+    find_io: Callable[[], FileIO], locations: Sequence[str], interruption: Interruption = NEVER
+) -> tuple[list[str], Exception | None]:
+    """Delete the files, also if some of them cannot be deleted. Return those that are left, and the first error.
+
+    If many deletions in a row fail, the others are left untried, and come first in what is left. `find_io` returns the
+    FileIO for a deletion. Files that are gone already are no error. InterruptedMaintenanceError if interrupted.
+    """
+    deleted: set[str] = set()
+    failed: dict[str, Exception] = {}
+    in_a_row = 0
+
+    def delete(location: str) -> None:
+        nonlocal in_a_row
+        interruption.check()
+        if in_a_row >= MOST_FAILURES:
+            return
+        try:
+            with suppress(FileNotFoundError):
+                find_io().delete(location)
+        except Exception as error:  # noqa: BLE001 - the caller gets the first one
+            failed[location] = error
+            in_a_row += 1
+        else:
+            deleted.add(location)
+            in_a_row = 0
+
+    map_in_threads(delete, locations, "delete")
+    left = [location for location in locations if location not in deleted]
+    return sorted(left, key=failed.__contains__), next(iter(failed.values()), None)

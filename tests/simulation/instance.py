@@ -19,6 +19,7 @@ from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.maintenance.compact_table import TableCompactor
 from connector.iceberg.maintenance.compaction_plan import plan_compaction
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
+from connector.iceberg.maintenance.expired_files import UnfinishedExpiryError
 from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestCache
@@ -218,7 +219,7 @@ class Instance:
         for _ in range(EXPIRIES):
             actor.sleep(actor.stage.random.choice((0.0, 10.0, 100.0)))
             for table in self._tables:
-                with suppress(InterruptedMaintenanceError, NoSuchTableError, RESTError, OSError):
+                with suppress(InterruptedMaintenanceError, NoSuchTableError, RESTError, OSError, UnfinishedExpiryError):
                     expire_snapshots(catalog, table.binding.path, Interruption(lambda: owner.is_done))
 
     def _remove_used(self, owner: Actor, actor: Actor) -> None:

@@ -29,6 +29,7 @@ from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit_outcomes import Committed, Outcome, TableCommit
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
+from connector.iceberg.maintenance.expired_files import UnfinishedExpiryError
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.old_metadata import must_delete_old_metadata
 from connector.iceberg.metadata.retention import find_due
@@ -194,6 +195,8 @@ class BackgroundMaintenance:
     def _expire(self, path: TableIdentifier, interruption: Interruption) -> None:
         try:
             expire_snapshots(self._catalog, path, interruption, self._locks, self._lasting[path])
+        except UnfinishedExpiryError:
+            raise
         except Exception:
             # An invalid property, or a catalog that refuses: each attempt takes the lock of the table for nothing.
             self._expiry_pauses[path] = time.monotonic() + PAUSE
@@ -226,12 +229,19 @@ class BackgroundMaintenance:
             _report(task, began, has_failed=False)
         except InterruptedMaintenanceError:
             raise
+        except UnfinishedExpiryError as left:
+            delete = left.files.delete
+            rest = _Task(task.path, "files of expired snapshots were not deleted", delete, EXPIRE_SNAPSHOTS, True)
+            self._note_failure(rest, began, left.__cause__)
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
-            _report(task, began, has_failed=True)
-            if task.is_repeated:
-                self._failed.append((time.monotonic() + PAUSE, task))
-            if not self._ended.is_set():
-                log.warning("table %s: %s: %s: %s", task.path, task.consequence, type(error).__name__, error)
+            self._note_failure(task, began, error)
+
+    def _note_failure(self, task: _Task, began: float, error: BaseException | None) -> None:
+        _report(task, began, has_failed=True)
+        if task.is_repeated:
+            self._failed.append((time.monotonic() + PAUSE, task))
+        if not self._ended.is_set():
+            log.warning("table %s: %s: %s: %s", task.path, task.consequence, type(error).__name__, error)
 
     def finish(self) -> None:
         """Let `run` return after the queued tasks."""

@@ -24,20 +24,16 @@ from pyiceberg.table.update import (
     TableUpdate,
 )
 
-from connector.host import facts
-from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
-from connector.host.interruption import NEVER, Interruption
+from connector.host.interruption import NEVER, InterruptedMaintenanceError, Interruption
 from connector.host.logs import Event, fields
 from connector.iceberg.commits.commit_errors import REFUSED, is_final, list_unknown_errors, quote
 from connector.iceberg.commits.retry_commits import ActionText, explain_failure, retry_commit
 from connector.iceberg.commits.snapshot import TableLocks
-from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
-from connector.iceberg.metadata.retention import Expired, find_due, find_expired, may_delete_files
-from connector.iceberg.metadata.snapshot_files import find_unreachable
+from connector.iceberg.maintenance.expired_files import ExpiredFiles, UnfinishedExpiryError, find_expired_files
+from connector.iceberg.metadata.retention import Expired, find_due, find_expired
 from connector.iceberg.metadata.table_properties import locations_of, name_table_in_errors
 from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.stored_files import delete_all
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +64,7 @@ class _Removed:
     failure: Exception | None = None  # why nothing was removed
 
     def find_files(self, interruption: Interruption) -> ExpiredSnapshots:
-        locations = _find_files(self.before, self.after, interruption) if self.count else ()
+        locations = find_expired_files(self.before, self.after, interruption) if self.count else ()
         return ExpiredSnapshots(self.after, self.count, locations, self.references)
 
 
@@ -82,8 +78,8 @@ def expire_snapshots(
     """Expire the snapshots of one table that are due, and delete their files. Returns the number of deleted files.
 
     Several processes may do this at once. A process whose commit is refused leaves the work to a later call. Raises
-    ConnectorError if the catalog would always refuse it. Branches and tags that the catalog does not remove are added
-    to `lasting`, and those in it stay.
+    ConnectorError if the catalog would always refuse it, and UnfinishedExpiryError if files could not be found or
+    deleted. Branches and tags that the catalog does not remove are added to `lasting`, and those in it stay.
     """
     with (locks or TableLocks()).of(path):
         removed = _Expiry(catalog, path, find_due, lasting).attempt()
@@ -91,10 +87,18 @@ def expire_snapshots(
         if is_final(removed.failure):
             raise explain_failure(path, EXPIRY.of_failures, removed.failure, None)
         log.info("table %s: no snapshot was expired: %s", path, quote(removed.failure))
-    expired = removed.find_files(interruption)
-    delete_all(expired.table.io, expired.locations, interruption)
-    log_expiry(path, expired)
-    return len(expired.locations)
+    files, failure = ExpiredFiles(removed.before, removed.after), None
+    if removed.count:
+        try:
+            files.delete(interruption)
+        except InterruptedMaintenanceError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the snapshots are gone, whatever becomes of their files
+            failure = error
+    log_expiry(path, removed.count, files.deleted, removed.references)
+    if failure:
+        raise UnfinishedExpiryError(files) from failure
+    return files.deleted
 
 
 def expire_all_snapshots(catalog: Catalog, path: TableIdentifier, interruption: Interruption) -> ExpiredSnapshots:
@@ -135,7 +139,8 @@ def plan_expiry(table: Table, interruption: Interruption = NEVER) -> ExpiredSnap
         update={"snapshots": kept, "statistics": statistics, "partition_statistics": of_partitions}
     )
     after = Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
-    return ExpiredSnapshots(after, len(ids), _find_files(table.metadata, after, interruption), expired.references)
+    locations = find_expired_files(table.metadata, after, interruption)
+    return ExpiredSnapshots(after, len(ids), locations, expired.references)
 
 
 class _Expiry:
@@ -219,35 +224,23 @@ class _Expiry:
         return _Removed(before, after, len(removed), references, None if removed or references else failure)
 
 
-def log_expiry(path: TableIdentifier, expired: ExpiredSnapshots) -> None:
-    """Log that snapshots were expired and their files deleted, and that branches and tags were removed."""
+def log_expiry(path: TableIdentifier, count: int, files: int, references: Sequence[str]) -> None:
+    """Log that snapshots were expired and so many files deleted, and that branches and tags were removed."""
     table = str(path)
-    if expired.references:
-        log.info("table %s: removed branches or tags at their maximum age: %s", table, ", ".join(expired.references))
-    if not expired.count:
-        return
-    facts.report(MaintainedFiles(table, EXPIRE_SNAPSHOTS, len(expired.locations)))
-    log.info(
-        "table %s: expired %d snapshot(s), deleted %d file(s)",
-        table,
-        expired.count,
-        len(expired.locations),
-        extra=fields(Event.EXPIRED, table=table, snapshots=expired.count, files=len(expired.locations)),
-    )
+    if references:
+        log.info("table %s: removed branches or tags at their maximum age: %s", table, ", ".join(references))
+    if count:
+        log.info(
+            "table %s: expired %d snapshot(s), deleted %d file(s)",
+            table,
+            count,
+            files,
+            extra=fields(Event.EXPIRED, table=table, snapshots=count, files=files),
+        )
 
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _find_files(before: TableMetadata, after: Table, interruption: Interruption) -> Sequence[str]:
-    """Return the files to which only the removed snapshots referred, and old metadata files; none if they must stay."""
-    if not may_delete_files(after):
-        return ()
-    locations = find_unreachable(before, after, interruption)
-    if must_delete_old_metadata(TableIdentifier.of(after), after.catalog, after.properties):
-        locations += find_stale_metadata(after)
-    return locations
 
 
 def _commit_removal(catalog: Catalog, table: Table, expired: Expired) -> Set[str]:

@@ -211,7 +211,7 @@ class Maintainer:
         files = self._measure(expired)
         # Not until the time is over: nothing but the removed snapshots says which files these are.
         self._delete(table.path, expired.table.io, files, NEVER)
-        log_expiry(table.path, expired)
+        log_expiry(table.path, expired.count, len(expired.locations), expired.references)
         return ExpiryOutcome(expired.count, files, expired.references)
 
     def _remove_orphans(self, table: TableInTurn) -> ActionOutcome:

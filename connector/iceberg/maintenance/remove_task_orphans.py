@@ -11,6 +11,7 @@ Neither is any file of a table to whose files something outside may refer: see `
 
 import logging
 from collections.abc import Collection, Container
+from functools import partial
 from posixpath import basename
 from sys import intern
 
@@ -30,7 +31,7 @@ from connector.iceberg.metadata.snapshot_files import find_unreferenced
 from connector.iceberg.metadata.table_directories import find_file_directories, keep_own
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.stored_files import delete_all, files_under
+from connector.storage.stored_files import delete_each, files_under, keep_io_fresh
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,8 @@ def remove_task_orphans(
 ) -> int:
     """Delete the orphan files of one table, and return their number. `writer` is the one that the session acts as.
 
-    ValueError if the table's property gc.enabled is invalid.
+    If some cannot be deleted, raises the first error after the others were deleted. ValueError if the table's property
+    gc.enabled is invalid.
     """
     first = catalog.load_table(path)
     warn_of_deleted_orphans(first)
@@ -59,16 +61,19 @@ def remove_task_orphans(
     names = [name for name in listed if void.has(name) and _may_delete(FileOrigin.of(name), writer, in_state)]
     orphans = find_unreferenced(table, names, interruption)
     own = keep_own(first, [f"{listed[name]}/{name}" for name in orphans])
-    delete_all(table.io, own, interruption)
-    if own:
-        facts.report(MaintainedFiles(str(path), REMOVE_ORPHAN_FILES, len(own)))
+    io = keep_io_fresh(path, table, partial(catalog.load_table, path))
+    left, failure = delete_each(lambda: io.current().value, sorted(own), interruption)
+    if deleted := len(own) - len(left):
+        facts.report(MaintainedFiles(str(path), REMOVE_ORPHAN_FILES, deleted))
         log.info(
             "table %s: deleted %d orphan file(s) of earlier sessions",
             path,
-            len(own),
-            extra=fields(Event.COLLECTED, table=str(path), files=len(own)),
+            deleted,
+            extra=fields(Event.COLLECTED, table=str(path), files=deleted),
         )
-    return len(own)
+    if failure:
+        raise failure
+    return deleted
 
 
 def _may_delete(origin: FileOrigin | None, writer: WriterId, in_state: Container[FileOrigin | None]) -> bool:

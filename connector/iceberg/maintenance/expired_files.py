@@ -1,0 +1,74 @@
+"""Finds and deletes the files to which only expired snapshots referred."""
+
+import logging
+from collections.abc import Sequence
+
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from connector.host import facts
+from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
+from connector.host.interruption import NEVER, Interruption
+from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
+from connector.iceberg.metadata.retention import may_delete_files
+from connector.iceberg.metadata.snapshot_files import find_unreachable
+from connector.model.table_identifier import TableIdentifier
+from connector.storage.stored_files import delete_each, keep_io_fresh
+
+log = logging.getLogger(__name__)
+
+
+def find_expired_files(before: TableMetadata, after: Table, interruption: Interruption) -> Sequence[str]:
+    """Return the files to which only the removed snapshots referred, and old metadata files; none if they must stay."""
+    if not may_delete_files(after):
+        return ()
+    locations = find_unreachable(before, after, interruption)
+    if must_delete_old_metadata(TableIdentifier.of(after), after.catalog, after.properties):
+        locations += find_stale_metadata(after)
+    return locations
+
+
+class ExpiredFiles:
+    """The files of snapshots that were removed from one table. Nothing but this object says which files these are."""
+
+    def __init__(self, before: TableMetadata, after: Table) -> None:
+        """`before` is the table's metadata before the commit, `after` the table that was loaded after it."""
+        self._before = before
+        self._path, self._catalog = TableIdentifier.of(after), after.catalog
+        self._loaded: Table | None = after
+        self._left: list[str] | None = None  # once they are found
+        self.deleted = 0
+
+    def delete(self, interruption: Interruption = NEVER) -> None:
+        """Delete the files that are left. Raises the first error, after the other files were deleted. Another call goes
+        on with what is left then. InterruptedMaintenanceError if interrupted."""
+        try:
+            table, self._loaded = self._loaded or self._load(), None  # a later call needs other credentials
+        except NoSuchTableError:
+            self._left = []
+            return
+        if self._left is None or not may_delete_files(table):
+            self._left = sorted(find_expired_files(self._before, table, interruption))
+        io = keep_io_fresh(self._path, table, self._load)
+        found = len(self._left)
+        self._left, failure = delete_each(lambda: io.current().value, self._left, interruption)
+        if found:
+            facts.report(MaintainedFiles(str(self._path), EXPIRE_SNAPSHOTS, found - len(self._left)))
+        self.deleted += found - len(self._left)
+        if failure:
+            raise failure
+
+    def _load(self) -> Table:
+        table = self._catalog.load_table(self._path)
+        if table.metadata.table_uuid != self._before.table_uuid:
+            raise NoSuchTableError(f"{self._path} is another table by now")
+        return table
+
+
+class UnfinishedExpiryError(Exception):
+    """Snapshots of a table have expired, and some of their files are left. The cause says why."""
+
+    def __init__(self, files: ExpiredFiles) -> None:
+        super().__init__()
+        self.files = files
