@@ -18,7 +18,7 @@ from connector.host.threads import call_within
 from connector.storage.aws_credentials import FreshAwsCredentials, keep_given_credentials
 from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
 
-# botocore may retry. If the first UpdateTable was done, the second one looks like a conflict; the fence tells them
+# botocore may retry. If the first UpdateTable was done, the second one looks like a conflict: the catalog tells them
 # apart.
 CLIENT_CONFIG: Final = Config(
     connect_timeout=10, read_timeout=60, retries={"total_max_attempts": 4, "mode": "standard"}

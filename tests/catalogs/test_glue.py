@@ -22,14 +22,19 @@ from connector.evolution.plan_changes import MAX_DOC, plan_changes
 from connector.evolution.table_change import AddColumn, CreateNamespace, CreateTable, TableChange
 from connector.evolution.target import NewColumn, Target
 from connector.host.errors import FencedError, UserError
+from connector.host.interruption import NEVER
 from connector.iceberg.catalogs.opening import open_catalog, table_location, translate_errors
 from connector.iceberg.catalogs.table_optimizers import is_compacted_by_service
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.reset import Decision, perform_reset, plan_reset
 from connector.iceberg.fences import fence
 from connector.iceberg.loaded_tables import find_own_tables, load_table
+from connector.iceberg.maintenance.expire_snapshots import expire_all_snapshots, expire_snapshots
+from connector.iceberg.metadata.retention import MAX_AGE
 from connector.iceberg.perform_changes import evolve
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import Owner, TableIdentifier
+from connector.storage.stored_files import files_under
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage, stage_chain
 from support.servers.endpoint_configs import aws_keys, glue, on_s3
@@ -289,6 +294,61 @@ def test_an_update_that_the_client_repeats_lands_once(
     assert len([request for request in glue_proxy.seen if is_update(request)]) == 2
     assert ids_of(catalog, path) == [1, 2, 3]
     assert len(catalog.load_table(path).snapshots()) == 1
+
+
+ANSWER_LOST: Final = Fault(1, HTTPStatus.SERVICE_UNAVAILABLE)  # then the client sends the request again
+
+
+def make_expiring(catalog: Catalog, table: Table) -> set[str]:
+    """Three snapshots, two of which have expired. Returns the manifest lists of these."""
+    with table.transaction() as changes:
+        changes.set_properties({MAX_AGE: "0"})
+    finish(catalog, *stage_chain(catalog, TableIdentifier.of(table), WRITER))
+    for number in (100, 101):
+        catalog.load_table(table.name()).append(pa.table({"id": [number]}, schema=table.schema().as_arrow()))
+    return {snapshot.manifest_list for snapshot in catalog.load_table(table.name()).snapshots()[:-1]}
+
+
+@pytest.mark.parametrize("by_hand", [True, False], ids=["command", "session"])
+def test_an_expiry_that_the_client_repeats_deletes_its_files(
+    catalog: Catalog, glue_proxy: FaultProxy, table: Table, path: TableIdentifier, *, by_hand: bool
+) -> None:
+    expired = make_expiring(catalog, table)
+    glue_proxy.inject(is_update, ANSWER_LOST)
+    if by_hand:
+        found = expire_all_snapshots(catalog, path, NEVER)
+        assert (found.count, set(found.locations)) == (len(expired), expired)
+    else:
+        assert expire_snapshots(catalog, path) == len(expired)
+        assert expired.isdisjoint(files_under(table.io, table.location()))
+    assert len(catalog.load_table(path).snapshots()) == 1
+
+
+def test_a_reset_that_the_client_repeats_is_done(catalog: Catalog, glue_proxy: FaultProxy, table: Table) -> None:
+    path = TableIdentifier.of(table)
+    lost = stage(catalog, path, WRITER, 1)
+    finish(catalog, stage(catalog, path, WRITER, 2))
+    table = catalog.load_table(path)
+    planned = plan_reset(table, [lost], Decision.SKIP)
+    glue_proxy.inject(is_update, ANSWER_LOST)
+    perform_reset(table, planned, "a test")
+    assert fence.read_value(catalog.load_table(path).properties, WRITER) == planned.value
+
+
+def test_a_repeated_commit_is_found_though_others_have_followed_it(
+    catalog: Catalog, glue_proxy: FaultProxy, table: Table, path: TableIdentifier
+) -> None:
+    """They come before the client's second request."""
+
+    def commit_twice() -> None:
+        for number in (100, 101):
+            catalog.load_table(path).append(pa.table({"id": [number]}, schema=table.schema().as_arrow()))
+
+    glue_proxy.inject(is_update, ANSWER_LOST)
+    glue_proxy.inject(is_update, GENUINE, before=commit_twice)
+    catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "b"}),))
+    assert catalog.load_table(path).properties["a"] == "b"
+    assert ids_of(catalog, path) == [100, 101]
 
 
 @pytest.mark.usefixtures("table")

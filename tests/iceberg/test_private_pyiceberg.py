@@ -35,6 +35,7 @@ PARTS: Final = {
     "pyiceberg.catalog.MetastoreCatalog._write_metadata": "7548243aaa54",
     "pyiceberg.catalog.glue.GlueCatalog.__init__": "4508131c3c38",
     "pyiceberg.catalog.glue.GlueCatalog._convert_glue_to_iceberg": "dd462fda0830",
+    "pyiceberg.catalog.glue.GlueCatalog._get_glue_table": "8919ba7ebdc0",
     "pyiceberg.catalog.glue.GlueCatalog._update_glue_table": "e086df03f384",
     "pyiceberg.catalog.glue.GlueCatalog.commit_table": "0af3376c2d2d",
     "pyiceberg.catalog.glue.GlueCatalog.create_table": "083c76a06527",

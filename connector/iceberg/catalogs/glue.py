@@ -67,10 +67,18 @@ class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
         return base
 
     def _update_glue_table(self, database_name: str, table_name: str, table_input: Any, version_id: str) -> None:
+        """Replace a table in Glue, and keep what people have set there. If its answer is lost, botocore sends the request again. If the first one was done,
+        Glue refuses the second one: then the table has the commit's metadata, or has had it."""
         if base := self._base.table:
             docs = {field.name: field.doc for field in base.schema().fields}
             _keep_descriptions(table_input, self._replaced.table, docs)
-        super()._update_glue_table(database_name, table_name, table_input, version_id)
+        try:
+            super()._update_glue_table(database_name, table_name, table_input, version_id)
+        except CommitFailedException:
+            table = super()._convert_glue_to_iceberg(self._get_glue_table(database_name, table_name))
+            earlier = (entry.metadata_file for entry in table.metadata.metadata_log)
+            if table_input["Parameters"][METADATA_LOCATION] not in (table.metadata_location, *earlier):
+                raise
 
     def read_optimizer(self, table: TableIdentifier, optimizer: TableOptimizer) -> Mapping[str, Any] | None:
         """Return the configuration of an optimizer of a loaded table. None if it is not enabled, or is not known."""
