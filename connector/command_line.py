@@ -188,6 +188,8 @@ def _maintain(options: "Namespace") -> int:
     )
     encode = maintain_texts.encode_maintenance if options.json else maintain_texts.describe_maintenance
     _show_tables(encode(maintained), maintained.errors)
+    if maintained.defect:
+        raise maintained.defect
     return FAILED if maintained.errors else 0
 
 

@@ -42,6 +42,14 @@ def explain_dropped_table(path: TableIdentifier) -> UserError:
     )
 
 
+def explain_gone_table(path: TableIdentifier) -> UserError:
+    """Return the error of maintenance that does not find a table that it had found before."""
+    return UserError(
+        f"table {path}: it was dropped or renamed meanwhile. If it has another name now, repeat the command for that "
+        "name."
+    )
+
+
 def explain_unknown_type(error: Exception) -> str:
     """Return what to do about a table that PyIceberg cannot read because of the type of a column, or of its default
     value. Empty if the error has another cause."""

@@ -23,6 +23,7 @@ from pyiceberg.transforms import TruncateTransform
 from connector.cli.arguments import parse_arguments
 from connector.cli.commands.maintain_command import maintain_tables, read_arguments
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
+from connector.cli.task_tables import find_tables
 from connector.cli.texts.maintain_texts import describe_maintenance, encode_maintenance
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
@@ -295,6 +296,43 @@ def test_the_end_of_the_log_says_why_groups_failed(
     ((action,), (error,)) = maintained["tables"][0]["actions"], maintained["errors"]
     assert (action["isFinished"], action["failedGroups"]) == (False, 2)
     check_text("cli_errors", name, error["message"])
+
+
+@pytest.mark.usefixtures("left")
+@pytest.mark.parametrize("action", Action)
+def test_a_table_that_is_dropped_meanwhile_ends_no_other(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, action: Action
+) -> None:
+    """All tables are found before the first one is maintained."""
+    before, gone = lake.table.metadata, TableIdentifier("shop", "aaa")
+    lake.add_table(gone)
+
+    def find_and_drop(*arguments: Any) -> Any:
+        found = [*find_tables(*arguments)]
+        lake.catalog.drop_table(gone)
+        return found
+
+    monkeypatch.setattr("connector.cli.commands.maintain_command.find_tables", find_and_drop)
+    maintained = lake.maintain(action)
+    ((error,), (_, done)) = maintained["errors"], maintained["tables"]
+    check_text("cli_errors", "maintain: a table that is dropped meanwhile", error["message"].partition(": ")[2])
+    assert (error["table"], done["table"], done["actions"][0]["isFinished"]) == (str(gone), str(ORDERS), True)
+    assert (lake.table.metadata != before) is (action in (Action.MANIFESTS, Action.EXPIRE))
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("left")
+def test_an_unexpected_error_is_told_when_the_other_tables_are_done(lake: Lake) -> None:
+    lake.add_table(TableIdentifier("shop", "aaa"))
+    done = run(lake, "expire", "--json", script=FAILS_FOR_THE_FIRST)
+    assert (done.returncode, done.stderr.splitlines()[-1].partition(" error ")[2]) == (
+        70,
+        "Internal error: KeyError: 'a defect'. Run with LOG_LEVEL=debug for a traceback.",
+    )
+    tables = {each["table"]: each["actions"] for each in json.loads(done.stdout)["tables"]}
+    assert tables["shop.aaa"] == []
+    assert tables[str(ORDERS)][0]["snapshots"] == 2
+    assert len(lake.table.snapshots()) == 1
 
 
 @pytest.mark.usefixtures("left")
@@ -667,8 +705,26 @@ def _referred_to(table: Table) -> set[str]:
     return {place_of(location).name for location in locations}
 
 
-def run(lake: Lake, *arguments: str) -> "subprocess.CompletedProcess[str]":
-    command = [sys.executable, "-m", "connector", "maintain", *arguments, "--config", str(lake.config)]
+# The table `aaa` fails at once, and the others begin a little later.
+FAILS_FOR_THE_FIRST: Final = """
+import sys, time
+from connector import command_line
+from connector.iceberg.maintenance import perform_actions
+
+def fail(table):
+    if table.name()[-1] == "aaa":
+        raise KeyError("a defect")
+    time.sleep(0.3)
+    return has_expired(table)
+
+has_expired, perform_actions.has_expired = perform_actions.has_expired, fail
+sys.exit(command_line.main(sys.argv[1:]))
+"""
+
+
+def run(lake: Lake, *arguments: str, script: str = "") -> "subprocess.CompletedProcess[str]":
+    program = ["-c", script] if script else ["-m", "connector"]
+    command = [sys.executable, *program, "maintain", *arguments, "--config", str(lake.config)]
     return subprocess.run(command, capture_output=True, text=True)
 
 

@@ -97,6 +97,17 @@ def test_a_command_that_cannot_expire_says_why(
     assert len(table_of(catalog).snapshots()) == 3
 
 
+def test_a_command_says_that_the_table_is_gone(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first attempt is refused, and the second one does not find the table."""
+    monkeypatch.setattr(retry_commits, "RETRY_FOR", 1.5 * retry_commits.FIRST_PAUSE)
+    for number in range(3):
+        land(catalog, number)
+    plant(catalog, [do_first(lambda: catalog.drop_table(PATH))])
+    with pytest.raises(UserError) as raised:
+        expire_by_hand(catalog)
+    check_text("maintenance_errors", "expire: the table is gone", str(raised.value))
+
+
 @pytest.mark.parametrize(
     ("name", "error", "kind"),
     [

@@ -9,6 +9,7 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.table import Table
 
@@ -24,6 +25,7 @@ from connector.host.errors import BACKFILL, ConnectorError
 from connector.host.late_start import start_when_needed
 from connector.host.redaction import redact
 from connector.host.threads import map_in_threads
+from connector.iceberg.catalog_messages import explain_gone_table
 from connector.iceberg.catalogs.opening import (
     OpenedCatalog,
     load_opened_table,
@@ -105,7 +107,8 @@ def maintain_tables(arguments: MaintainArguments, waiting: WaitingLine) -> Maint
         with translate_errors(endpoint):
             found = [*find_tables(catalog, endpoint, resources, chosen, task.name)]
         doing = f"{', '.join(arguments.actions)}: {len(found)} tables"
-        return MaintainedTables(arguments.is_dry_run, waiting.show(doing, partial(run.maintain, found)), run.errors)
+        tables = waiting.show(doing, partial(run.maintain, found))
+        return MaintainedTables(arguments.is_dry_run, tables, run.errors, run.defect)
 
 
 @contextmanager
@@ -144,6 +147,7 @@ class _Run:
         self._maintainer = maintainer
         self._actions = actions
         self.errors: list[tuple[TableIdentifier, str]] = []
+        self.defect: Exception | None = None  # the first unexpected error
 
     def maintain(self, found: Iterable[tuple[TableIdentifier, Table | ConnectorError]]) -> list[MaintainedTable]:
         """Return what was done to the tables, in their order. The same holds for the errors."""
@@ -165,11 +169,13 @@ class _Run:
                 work.append(partial(_Done, path, None, [error]))
         done = map_in_threads(lambda each: each(), work, "maintain")
         self.errors += ((each.path, error) for each in done for error in each.errors)
+        self.defect = next((each.defect for each in done if each.defect), None)
         return [each.table for each in done if each.table]
 
     def _perform_all(self, table: TableInTurn, found: Table) -> "_Done":
         outcomes: list[tuple[Action, ActionOutcome]] = []
         errors: list[str] = []
+        defect: Exception | None = None
         try:
             for action in self._actions:
                 if action not in REWRITING:
@@ -185,17 +191,22 @@ class _Run:
                     outcomes.append((action, outcome))
                     if isinstance(outcome, CompactionResult) and outcome.errors:
                         errors.append(f"{action}: {describe_failed_groups(outcome.errors)}")
+        except Exception as error:  # noqa: BLE001 - raised when the other tables are done
+            defect = error
         finally:
             table.end_turn()
-        return _Done(table.path, MaintainedTable(table.path, outcomes), errors)
+        return _Done(table.path, MaintainedTable(table.path, outcomes), errors, defect)
 
     def _perform(self, action: Action, table: TableInTurn, found: Table) -> ActionOutcome:
-        with (
-            translate_errors(self._endpoint),
-            storage_errors.translate_errors(found.location()),
-            name_table_in_errors(found),
-        ):
-            outcome = self._maintainer.perform(action, table)
+        try:
+            with (
+                translate_errors(self._endpoint),
+                storage_errors.translate_errors(found.location()),
+                name_table_in_errors(found),
+            ):
+                outcome = self._maintainer.perform(action, table)
+        except NoSuchTableError:
+            raise explain_gone_table(table.path) from None
         is_planned = self._maintainer.is_dry_run and is_finished(outcome)
         log.info(
             "%s %s: %s",
@@ -213,3 +224,4 @@ class _Done:
     path: TableIdentifier
     table: MaintainedTable | None
     errors: Sequence[str]
+    defect: Exception | None = None

@@ -11,7 +11,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias, TypeVar
 
+from pyiceberg.exceptions import NoSuchTableError
+
 from connector.host.errors import CommitUnknownError, ConnectorError, RetryableError
+from connector.iceberg.catalog_messages import explain_gone_table
 from connector.iceberg.commits.commit_errors import (
     explain_refusal,
     is_final,
@@ -119,6 +122,8 @@ def explain_failure(
 ) -> ConnectorError:
     """Return the error of a commit after its last attempt. `unanswered` is the error of an attempt, perhaps of the last
     one, that may have been committed."""
+    if isinstance(last, NoSuchTableError):
+        return explain_gone_table(path)
     if is_final(last):
         return explain_refusal(path, last, texts.name, _MAY_BE_DONE if unanswered else texts.left, _START_OR_REPEAT)
     if unanswered:

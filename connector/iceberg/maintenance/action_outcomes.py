@@ -61,8 +61,10 @@ class MaintainedTable:
 
 @dataclass(frozen=True)
 class MaintainedTables:
-    """What was done to each table, and the errors of those for which an action failed, or a part of it."""
+    """What was done to each table, and the errors of those for which an action failed, or a part of it. `defect` is an
+    unexpected error, which is to be raised when the rest was told."""
 
     is_dry_run: bool
     tables: Sequence[MaintainedTable]
     errors: Sequence[tuple[TableIdentifier, str]]
+    defect: Exception | None = None
