@@ -5,6 +5,7 @@ can be deleted after them. `call_within` is for calls that have no time limit.
 """
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from typing import Final, Self, TypeVar
@@ -12,6 +13,7 @@ from typing import Final, Self, TypeVar
 from connector.host import signals
 
 AT_ONCE: Final = 8  # each call waits for a catalog or a store most of the time
+AHEAD: Final = 1_000  # calls that are made or wait for a thread; each takes a kilobyte, and there may be millions
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -24,8 +26,14 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
     process may take to end.
     """
     pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
+    results, submitted = list[R](), deque[Future[R]]()
     try:
-        return list(pool.map(call, things))
+        for thing in things:
+            if len(submitted) == AHEAD:
+                results.append(submitted.popleft().result())
+            submitted.append(pool.submit(call, thing))
+        results += (each.result() for each in submitted)
+        return results
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
 

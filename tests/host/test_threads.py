@@ -1,12 +1,42 @@
 """Calls in threads tell their errors, and are waited for."""
 
+import tracemalloc
 from functools import partial
 from threading import Event, Semaphore, Timer
 
 import pytest
 
-from connector.host.threads import AT_ONCE, StartedCalls
+from connector.host.threads import AHEAD, AT_ONCE, StartedCalls, map_in_threads
 from support.sessions.processes import wait_until
+
+
+def test_the_results_of_many_calls_are_in_order() -> None:
+    assert map_in_threads(str, range(2 * AHEAD + 1), "many") == [*map(str, range(2 * AHEAD + 1))]
+
+
+def test_the_first_error_of_many_calls_is_raised_and_no_call_begins_after_it() -> None:
+    begun, failing = list[int](), {AHEAD // 2, AHEAD + 1}
+
+    def fail(number: int) -> None:
+        begun.append(number)
+        if number in failing:
+            raise ValueError(number)
+
+    with pytest.raises(ValueError, match=f"^{AHEAD // 2}$"):
+        map_in_threads(fail, range(4 * AHEAD), "many")
+    assert len(begun) < 2 * AHEAD
+
+
+def test_the_files_of_a_large_table_take_little_memory_while_they_are_looked_at() -> None:
+    """There may be millions, and it took more than a gigabyte for each."""
+    names = [f"s3://lake/data/{number:09}.parquet" for number in range(20_000)]
+    tracemalloc.start()
+    try:
+        map_in_threads(len, names, "many")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4_000_000
 
 
 def test_the_error_of_a_started_call_is_raised_while_others_are_made() -> None:
