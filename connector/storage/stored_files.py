@@ -45,12 +45,12 @@ def list_stored_files(io: FileIO, directory: str) -> Iterator[StoredFile]:
             yield StoredFile(location, file.size or 0, file.mtime)
 
 
-def measure_files(io: FileIO, locations: Iterable[str]) -> list[StoredFile]:
-    """Return the files with their sizes, without those that are gone."""
+def measure_files(find_io: Callable[[], FileIO], locations: Iterable[str]) -> list[StoredFile]:
+    """Return the files with their sizes, without those that are gone. `find_io` returns the FileIO for one of them."""
 
     def measure(location: str) -> StoredFile | None:
         try:
-            return StoredFile(location, len(io.new_input(location)), None)
+            return StoredFile(location, len(find_io().new_input(location)), None)
         except FileNotFoundError:
             return None
 

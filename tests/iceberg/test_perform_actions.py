@@ -3,16 +3,17 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Container, Generator, Iterable
 from functools import partial
 from itertools import chain, repeat
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
+from pyiceberg.table import Table
 
 from connector.encoding.live_rows.target_columns import TargetFiles
 from connector.encoding.rewriting.file_groups import FileGroup, GroupOutcome
@@ -37,7 +38,11 @@ from connector.iceberg.metadata.manifests import read_entries
 from connector.iceberg.metadata.retention import MAX_AGE
 from connector.model.properties import Properties
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
+from connector.storage import stored_files
+from connector.storage.file_access import S3_EXPIRES_AT_MS
+from connector.storage.file_io import StoreFileIO
 from support.bindings import PATH
+from support.rows.staged_files import leave_behind
 from support.rows.staged_rows import WRITER
 from support.rows.updated_rows import land, make_table, stage_updates, values_of
 from support.tables.altered_tables import current_manifests
@@ -190,6 +195,134 @@ def test_many_deleted_files_are_reported_while_they_are_deleted(
         perform(catalog, Action.EXPIRE)
     reported = [record.getMessage() for record in caplog.records if record.name == perform_actions.log.name]
     assert reported == [f"table {PATH}: deleted {done} of 2 files" for done in (1, 2)]
+
+
+DELETING: Final = (Action.EXPIRE, Action.ORPHANS)
+
+
+def find_deletable(catalog: Catalog, action: Action) -> list[str]:
+    """Make files that an action deletes, and return their locations."""
+    for number in range(5):
+        if action is Action.ORPHANS:
+            leave_behind(catalog.load_table(PATH), WRITER)
+        land(catalog, {number: "a"})
+    planned = perform(catalog, action, is_dry_run=True)
+    files = planned.deleted if isinstance(planned, ExpiryOutcome) else getattr(planned, "deletable", ())
+    assert len(files) > 3
+    return [file.location for file in files]
+
+
+def refuse_deletions(monkeypatch: pytest.MonkeyPatch, kept: Container[str]) -> list[str]:
+    """Let the store delete none of these files. Returns the files that are to be deleted from then on."""
+    asked, delete = list[str](), StoreFileIO.delete
+
+    def delete_or_fail(io: StoreFileIO, location: Any) -> None:
+        asked.append(location)
+        if location in kept:
+            raise PermissionError("a legal hold")
+        delete(io, location)
+
+    monkeypatch.setattr(StoreFileIO, "delete", delete_or_fail)
+    return asked
+
+
+def remaining(catalog: Catalog, locations: Iterable[str]) -> list[str]:
+    io = catalog.load_table(PATH).io
+    return [location for location in locations if io.new_input(location).exists()]
+
+
+@pytest.mark.parametrize("action", DELETING)
+def test_a_file_that_cannot_be_deleted_keeps_no_other_one(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, action: Action
+) -> None:
+    locations = find_deletable(catalog, action)
+    monkeypatch.setattr(perform_actions, "DELETED_AT_ONCE", 2)
+    refuse_deletions(monkeypatch, {locations[1]})
+    with pytest.raises(PermissionError, match="a legal hold"):
+        perform(catalog, action)
+    assert remaining(catalog, locations) == [locations[1]]
+
+
+@pytest.mark.parametrize("action", DELETING)
+def test_a_store_that_deletes_nothing_is_not_asked_for_each_file(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, action: Action
+) -> None:
+    """Each answer may take minutes."""
+    locations = find_deletable(catalog, action)
+    monkeypatch.setattr(stored_files, "MOST_FAILURES", 2)
+    monkeypatch.setattr(stored_files, "map_in_threads", lambda call, things, _: [*map(call, things)])
+    monkeypatch.setattr(perform_actions, "DELETED_AT_ONCE", 3)
+    asked = refuse_deletions(monkeypatch, locations)
+    with pytest.raises(PermissionError, match="a legal hold"):
+        perform(catalog, action)
+    assert asked == locations[:2]
+
+
+def test_files_of_expired_snapshots_are_deleted_though_they_cannot_be_measured(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Nothing else says which files these are."""
+    locations = find_deletable(catalog, Action.EXPIRE)
+
+    def fail(*_: object) -> None:
+        raise OSError("503 SlowDown")
+
+    monkeypatch.setattr(perform_actions, "measure_files", fail)
+    with caplog.at_level(logging.INFO, perform_actions.log.name):
+        done = perform(catalog, Action.EXPIRE)
+    assert isinstance(done, ExpiryOutcome)
+    assert [(file.location, file.size) for file in done.deleted] == [(location, 0) for location in locations]
+    assert remaining(catalog, locations) == []
+    assert f"table {PATH}: the sizes of its expired files are not known: 503 SlowDown" in caplog.messages
+
+
+def let_credentials_expire(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> list[FileIO]:
+    """A catalog vends them with a table, and many files take longer than they last. These expire at once. Returns the
+    FileIO of each table that is loaded."""
+    vended, load_table = list[FileIO](), catalog.load_table
+
+    def load(path: Any) -> Table:
+        table = load_table(path)
+        table.io = StoreFileIO({**table.io.properties, S3_EXPIRES_AT_MS: str(int(time.time() * 1000))})
+        vended.append(table.io)
+        return table
+
+    monkeypatch.setattr(catalog, "load_table", load)
+    return vended
+
+
+@pytest.mark.parametrize("action", DELETING)
+def test_files_are_deleted_with_credentials_that_are_valid_then(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, action: Action
+) -> None:
+    locations = find_deletable(catalog, action)
+    vended, used, delete = let_credentials_expire(catalog, monkeypatch), list[int](), StoreFileIO.delete
+
+    def note(io: StoreFileIO, location: Any) -> None:
+        used.append(next(number for number, each in enumerate(vended) if each is io))
+        delete(io, location)
+
+    monkeypatch.setattr(StoreFileIO, "delete", note)
+    perform(catalog, action)
+    assert remaining(catalog, locations) == []
+    assert len({*used}) == len(used) == len(locations)
+
+
+@pytest.mark.parametrize("is_dry_run", [True, False], ids=["planned", "performed"])
+def test_files_are_measured_with_credentials_that_are_valid_then(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, *, is_dry_run: bool
+) -> None:
+    locations = find_deletable(catalog, Action.EXPIRE)
+    vended, numbers = let_credentials_expire(catalog, monkeypatch), list[int]()
+
+    def measure(find_io: Callable[[], FileIO], locations: Iterable[str]) -> list[stored_files.StoredFile]:
+        files = stored_files.measure_files(find_io, locations)
+        numbers.append(len(vended))
+        return files
+
+    monkeypatch.setattr(perform_actions, "measure_files", measure)
+    perform(catalog, Action.EXPIRE, is_dry_run=is_dry_run)
+    assert numbers[0] > len(locations)
 
 
 def test_files_are_compacted_though_a_property_of_the_manifests_is_invalid(catalog: Catalog) -> None:

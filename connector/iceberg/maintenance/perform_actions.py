@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Final
 
 from pyiceberg.catalog import Catalog
@@ -30,7 +31,7 @@ from connector.iceberg.maintenance.files_of_dropped_tables import DroppedTables
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.maintenance.rewrite_manifests import plan_manifests, rewrite_manifests
 from connector.model.table_identifier import Owner, TableIdentifier
-from connector.storage.stored_files import StoredFile, delete_all, measure_files
+from connector.storage.stored_files import StoredFile, delete_each, keep_io_fresh, measure_files
 
 log = logging.getLogger(__name__)
 
@@ -203,38 +204,61 @@ class Maintainer:
     def _expire(self, table: TableInTurn) -> ActionOutcome:
         if self.is_dry_run:
             expired = plan_expiry(table.loaded, self._interruption)
-            return ExpiryOutcome(expired.count, self._measure(expired), expired.references)
+            files = measure_files(self._keep_io_fresh(expired.table), expired.locations)
+            return ExpiryOutcome(expired.count, files, expired.references)
         if not has_expired(table.loaded):
             return ExpiryOutcome(0, ())
         with table.changed():
             expired = expire_all_snapshots(self._catalog, table.path, self._interruption)
-        files = self._measure(expired)
+        io = self._keep_io_fresh(expired.table)
         # Not until the time is over: nothing but the removed snapshots says which files these are.
-        self._delete(table.path, expired.table.io, files, NEVER)
-        log_expiry(table.path, expired.count, len(expired.locations), expired.references)
-        return ExpiryOutcome(expired.count, files, expired.references)
+        deleted, failure = self._delete(table.path, io, self._try_to_measure(expired, io), NEVER)
+        log_expiry(table.path, expired.count, len(deleted), expired.references)
+        if failure:
+            raise failure
+        return ExpiryOutcome(expired.count, deleted, expired.references)
 
     def _remove_orphans(self, table: TableInTurn) -> ActionOutcome:
         found = find_orphan_files(self._catalog, table.loaded, self._orphans, self._interruption)
         if self.is_dry_run:
             return found
-        deleted = self._delete(table.path, found.table.io, found.deletable, self._interruption)
+        io = self._keep_io_fresh(found.table)
+        deleted, failure = self._delete(table.path, io, found.deletable, self._interruption)
+        if failure:
+            raise failure
         return found if len(deleted) == len(found.deletable) else Unfinished(deleted)
 
+    def _keep_io_fresh(self, table: Table) -> Callable[[], FileIO]:
+        path = TableIdentifier.of(table)
+        io = keep_io_fresh(path, table, partial(self._catalog.load_table, path))
+        return lambda: io.current().value
+
     @staticmethod
-    def _measure(expired: ExpiredSnapshots) -> Sequence[StoredFile]:
-        return measure_files(expired.table.io, expired.locations)
+    def _try_to_measure(expired: ExpiredSnapshots, find_io: Callable[[], FileIO]) -> Sequence[StoredFile]:
+        try:
+            return measure_files(find_io, expired.locations)
+        except Exception as error:  # noqa: BLE001 - the files must be deleted all the same
+            path = TableIdentifier.of(expired.table)
+            log.info("table %s: the sizes of its expired files are not known: %s", path, error)
+            return [StoredFile(location, 0, None) for location in sorted(expired.locations)]
 
     @staticmethod
     def _delete(
-        path: TableIdentifier, io: FileIO, files: Sequence[StoredFile], interruption: Interruption
-    ) -> Sequence[StoredFile]:
-        """Delete files until the work has to end, and return those that were deleted."""
+        path: TableIdentifier, find_io: Callable[[], FileIO], files: Sequence[StoredFile], interruption: Interruption
+    ) -> tuple[Sequence[StoredFile], Exception | None]:
+        """Delete files until the work has to end, also if some of them cannot be deleted. Return those that were
+        deleted, and the first error."""
+        deleted, failure = list[StoredFile](), None
         for first in range(0, len(files), DELETED_AT_ONCE):
             if interruption.is_due():
-                return files[:first]
-            delete_all(io, [file.location for file in files[first : first + DELETED_AT_ONCE]])
+                break
+            part = files[first : first + DELETED_AT_ONCE]
+            left, error = delete_each(find_io, [file.location for file in part])
+            failure = failure or error
+            if len(left) == len(part):
+                break  # the store itself has failed
+            kept = set(left)
+            deleted += [file for file in part if file.location not in kept]
             if len(files) > DELETED_AT_ONCE:
-                done = min(first + DELETED_AT_ONCE, len(files))
-                log.info("table %s: deleted %d of %d files", path, done, len(files))
-        return files
+                log.info("table %s: deleted %d of %d files", path, len(deleted), len(files))
+        return deleted, failure
