@@ -1,5 +1,6 @@
 """The resource config: which table a binding writes to, and how."""
 
+from enum import StrEnum
 from typing import Annotated, ClassVar, Final
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from connector.config.definition import Definition, Setting, schema_of
 from connector.config.endpoint_config import SCHEMA_DIALECT
 from connector.config.terms import SortTerm, Term, parse_partition_by, parse_partition_fields, parse_sort_by
-from connector.config.values import FORMAT_VERSIONS, WITHOUT_DOTS, ExistingTableMode, SchemaEvolution
+from connector.config.values import FORMAT_VERSIONS, WITHOUT_DOTS, SchemaEvolution
 from connector.model.invalid_values import DEFAULT_MAX_REJECTED_RATIO, OnInvalid
 from connector.model.properties import Properties
 from protocol.flow import Json
@@ -21,6 +22,19 @@ PARTITION_FIELDS: Final[Json] = {
         "additionalProperties": False,
     },
 }
+
+
+class ExistingTableMode(StrEnum):
+    """What becomes of a new binding whose table exists already, if the task did not create it."""
+
+    REFUSE = "refuse"
+    APPEND = "append"
+    REQUIRE = "require"  # appends, and the connector never creates the table
+
+    @property
+    def appends(self) -> bool:
+        """Whether rows are added to such a table."""
+        return self is not ExistingTableMode.REFUSE
 
 
 class ResourceConfig(Definition, frozen=True):

@@ -9,10 +9,10 @@ from connector.config.catalog import R2_PREFIX, RestCatalog
 from connector.config.credentials import MachineCredentials, OlderKeys
 from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
-from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
+from connector.config.resource_config import RESOURCE_SCHEMA, ExistingTableMode, ResourceConfig
 from connector.config.secret import secret_values
 from connector.config.storage import S3Storage
-from connector.config.values import ALLOW_EXISTING_TABLES, FORMAT_VERSION, FORMAT_VERSIONS, ExistingTableMode
+from connector.config.values import ALLOW_EXISTING_TABLES, FORMAT_VERSION, FORMAT_VERSIONS
 from connector.host.errors import InvalidConfigError
 from connector.host.redaction import hide
 from connector.model.table_identifier import TableIdentifier

@@ -97,19 +97,6 @@ class SchemaEvolution(StrEnum):
     FULL = "full"
 
 
-class ExistingTableMode(StrEnum):
-    """What becomes of a new binding whose table exists already, if the task did not create it."""
-
-    REFUSE = "refuse"
-    APPEND = "append"
-    REQUIRE = "require"  # appends, and the connector never creates the table
-
-    @property
-    def appends(self) -> bool:
-        """Whether rows are added to such a table."""
-        return self is not ExistingTableMode.REFUSE
-
-
 class NameCase(StrEnum):
     """The case of letters in names of new columns, or of namespaces and tables."""
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from connector.config.advanced_options import AdvancedOptions
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.resource_config import ResourceConfig
-from connector.config.values import ALWAYS_DROP, ExistingTableMode
+from connector.config.resource_config import ExistingTableMode, ResourceConfig
+from connector.config.values import ALWAYS_DROP
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.candidate import list_former_strings, name_former_locations

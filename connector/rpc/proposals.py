@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
-from connector.config.resource_config import ResourceConfig
-from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA, ExistingTableMode
+from connector.config.resource_config import ExistingTableMode, ResourceConfig
+from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings

@@ -16,7 +16,6 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
 
@@ -26,7 +25,7 @@ from connector.encoding.lines.load_lines import key_table, parse_loads
 from connector.encoding.lines.row_lines import Lines
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
 from connector.encoding.search.last_changes import find_last_changes
-from connector.encoding.search.located_rows import write_located
+from connector.encoding.search.located_rows import describe_rows, write_located
 from connector.encoding.search.rows_of_keys import RowsOfKeys, choose_newest
 from connector.encoding.search.searched_keys import KEYS_AT_ONCE
 from connector.encoding.values.arrays import Mask
@@ -257,7 +256,7 @@ class TransactionLoads:
         updates = layout.binding.updates
         assert updates, "only bindings that update rows are searched"
         location = self._new_located_location(layout)
-        described = _describe_rows(found.search.view, keys, found.rows)
+        described = describe_rows([file.path for file in found.search.view.files], keys, found.rows)
         write_located(layout.io, location, described, updates, partial(write_later, self._uploads))
         chosen = [rows.take(newest_mask) for rows, newest_mask in zip(found.rows, found.newest, strict=True)]
         columns = keys.drop_columns([KEY])
@@ -298,22 +297,3 @@ def _read_answers(documents: TemporaryFile, newest_mask: Mask, io: FileIO) -> It
     else:
         lines = read_lines(documents, io)
         yield from (line for line, is_newest in zip(lines, newest_mask, strict=True) if is_newest)
-
-
-def _describe_rows(view: TableView, keys: pa.Table, found: Sequence[RowsOfKeys]) -> Iterator[pa.Table]:
-    """Yield all found rows, those of a key with several among them: one version of a document is to stay."""
-    # A table has many files, of which few may have rows: the object names only these.
-    with_rows = np.unique(np.concatenate([rows.files for rows in found])).tolist()
-    indexes = {path: index for index, path in enumerate(dict.fromkeys(view.files[place].path for place in with_rows))}
-    path_of_file = np.zeros(len(view.files), np.int32)
-    path_of_file[with_rows] = [indexes[view.files[place].path] for place in with_rows]
-    names, texts = pa.array([*indexes], pa.string()), keys.select([KEY])
-    for rows in (part for each in found for part in each.slices()):
-        indices = pa.array(path_of_file[rows.files], pa.int32())
-        yield pa.table(
-            {
-                "file_path": pa.DictionaryArray.from_arrays(indices, names),
-                "pos": pa.array(rows.positions, pa.int64()),
-                "key": take_keys(texts, rows.keys)[KEY],
-            }
-        )

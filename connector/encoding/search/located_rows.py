@@ -5,20 +5,22 @@ its key finds it again. A later process may have no binding for the table any mo
 columns and which places in documents have the key.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Lock
 from typing import Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.lines.key_tables import KEY, keys_of_texts, take_keys
 from connector.encoding.parquet.data_files import open_new_file
+from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.host.errors import BACKFILL, UnfitCommitError
 from connector.model.binding import Updates
 from connector.storage.file_io import WriteFile, write_small_file
@@ -55,6 +57,26 @@ class LocatedRows:
         has no type."""
         types = [column_types[part.column_id] for part in self.updates.parts]
         return keys_of_texts(self.read_texts().unique(), self.updates.parts, types)
+
+
+def describe_rows(paths: Sequence[str], keys: pa.Table, found: Sequence[RowsOfKeys]) -> Iterator[pa.Table]:
+    """Yield all found rows, those of a key with several among them: one version of a document is to stay. `paths` are
+    those of all files that were searched."""
+    # A table has many files, of which few may have rows: the object names only these.
+    with_rows = np.unique(np.concatenate([rows.files for rows in found])).tolist()
+    indexes = {path: index for index, path in enumerate(dict.fromkeys(paths[place] for place in with_rows))}
+    path_of_file = np.zeros(len(paths), np.int32)
+    path_of_file[with_rows] = [indexes[paths[place]] for place in with_rows]
+    names, texts = pa.array([*indexes], pa.string()), keys.select([KEY])
+    for rows in (part for each in found for part in each.slices()):
+        indices = pa.array(path_of_file[rows.files], pa.int32())
+        yield pa.table(
+            {
+                "file_path": pa.DictionaryArray.from_arrays(indices, names),
+                "pos": pa.array(rows.positions, pa.int64()),
+                "key": take_keys(texts, rows.keys)[KEY],
+            }
+        )
 
 
 def write_located(

@@ -67,8 +67,11 @@ class _GlueCatalog(TablesInStore, GlueCatalog, OptimizerCatalog):
         return base
 
     def _update_glue_table(self, database_name: str, table_name: str, table_input: Any, version_id: str) -> None:
-        """Replace a table in Glue, and keep what people have set there. If its answer is lost, botocore sends the request again. If the first one was done,
-        Glue refuses the second one: then the table has the commit's metadata, or has had it."""
+        """Replace a table in Glue, and keep what people have set there.
+
+        If its answer is lost, botocore sends the request again. If the first one was done, Glue refuses the second one:
+        then the table has the commit's metadata, or has had it.
+        """
         if base := self._base.table:
             docs = {field.name: field.doc for field in base.schema().fields}
             _keep_descriptions(table_input, self._replaced.table, docs)
