@@ -19,7 +19,7 @@ SNAPSHOTS: Final = sorted((REPOSITORY / "tests" / "snapshots").glob("*.json"))
 CODE: Final = re.compile(r"`([^`]+)`")
 GAP: Final = "…"
 # Reasons that Flow's UI shows beside a field. They are no errors.
-REASONS: Final = {"constraints"}
+REASONS: Final = {"constraints", "reasons"}
 BY_ITS_CALLERS: Final = "table %s: %s: %s: %s"  # its second part is a text of its own
 BASES: Final = {"ConnectorError"}  # never raised itself
 

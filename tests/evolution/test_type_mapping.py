@@ -24,6 +24,7 @@ from connector.evolution.type_mapping import (
 )
 from protocol.flow import Exists, Inference, Json, NumericInference, Projection, StringInference
 from support.bindings import ID, PLAIN, collection, projection
+from support.snapshots import check_text
 
 ALL_TYPES = ("boolean", "object", "array", "integer", "number", "string")
 
@@ -108,6 +109,8 @@ def test_the_reason_of_a_long_says_how_to_keep_integers_beyond_it(inference: Inf
     field = Projection("/n", "n", inference=inference)
     [_, told] = list_constraints(Candidate(collection(ID, field), {}, True))
     assert ('{"decimal": {"precision": 38, "scale": 0}}' in told.constraint.reason) is hints
+    if hints:
+        check_text("reasons", "integers that a long may not hold", told.constraint.reason)
 
 
 def test_fractional_numbers_are_numeric_strings_only_beside_the_format_number() -> None:
