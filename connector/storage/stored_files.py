@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from pyarrow.fs import FileSelector, FileType
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
@@ -69,9 +70,12 @@ def delete_all(io: FileIO, locations: Iterable[str], interruption: Interruption 
 
 
 def keep_io_fresh(path: TableIdentifier, first: Table, load_table: Callable[[], Table]) -> Refreshed[FileIO]:
-    """Return the FileIO of a loaded table. Before its credentials expire, the table is loaded for another one."""
+    """Return the FileIO of a loaded table. Before its credentials expire, the table is loaded for another one. If the
+    name has another table then, this raises NoSuchTableError."""
 
     def lease(table: Table) -> Lease[FileIO]:
+        if table.metadata.table_uuid != first.metadata.table_uuid:
+            raise NoSuchTableError(f"{path} is another table by now")
         access = access_to(table)
         return Lease(table.io, access.expires_at, access.renew_at)
 

@@ -99,11 +99,11 @@ def test_files_that_could_not_be_found_are_looked_for_again(catalog: Catalog, mo
     assert left(catalog) == referred_to(catalog)
 
 
-@pytest.mark.parametrize("change", ["dropped", "another table", "kept"])
+@pytest.mark.parametrize("change", ["dropped", "another table", "kept", "restored"])
 def test_files_stay_that_may_not_be_deleted_any_more(
     catalog: Catalog, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
-    """A dropped table may be another one in another catalog."""
+    """A dropped table may be another one in another catalog, and the metadata of before may be registered again."""
     table, store = table_of(catalog), Store(monkeypatch, 1)
     with pytest.raises(UnfinishedExpiryError) as error:
         expire_snapshots(catalog, PATH)
@@ -114,6 +114,8 @@ def test_files_stay_that_may_not_be_deleted_any_more(
         catalog.drop_table(PATH)
     if change == "another table":
         foreign_table(catalog, PATH)
+    if change == "restored":
+        catalog.register_table(PATH, table.metadata_location)
     for _ in range(2):
         error.value.files.delete()
     assert table.io.new_input(store.tried[0]).exists()

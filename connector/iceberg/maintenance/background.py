@@ -195,10 +195,8 @@ class BackgroundMaintenance:
     def _expire(self, path: TableIdentifier, interruption: Interruption) -> None:
         try:
             expire_snapshots(self._catalog, path, interruption, self._locks, self._lasting[path])
-        except UnfinishedExpiryError:
-            raise
         except Exception:
-            # An invalid property, or a catalog that refuses: each attempt takes the lock of the table for nothing.
+            # An invalid property, or a catalog or a store that refuses: each attempt takes the lock of the table.
             self._expiry_pauses[path] = time.monotonic() + PAUSE
             raise
 

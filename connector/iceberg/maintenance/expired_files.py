@@ -29,15 +29,21 @@ def find_expired_files(before: TableMetadata, after: Table, interruption: Interr
     return locations
 
 
+def _list_snapshots(metadata: TableMetadata) -> set[int]:
+    return {snapshot.snapshot_id for snapshot in metadata.snapshots}
+
+
 class ExpiredFiles:
     """The files of snapshots that were removed from one table. Nothing but this object says which files these are."""
 
     def __init__(self, before: TableMetadata, after: Table) -> None:
         """`before` is the table's metadata before the commit, `after` the table that was loaded after it."""
-        self._before = before
+        self._before: TableMetadata | None = before  # until the files are found
+        self._uuid = before.table_uuid
+        self._expired = _list_snapshots(before) - _list_snapshots(after.metadata)
         self._path, self._catalog = TableIdentifier.of(after), after.catalog
         self._loaded: Table | None = after
-        self._left: list[str] | None = None  # once they are found
+        self._left: list[str] = []
         self.deleted = 0
 
     def delete(self, interruption: Interruption = NEVER) -> None:
@@ -48,8 +54,11 @@ class ExpiredFiles:
         except NoSuchTableError:
             self._left = []
             return
-        if self._left is None or not may_delete_files(table):
+        if self._before:
             self._left = sorted(find_expired_files(self._before, table, interruption))
+            self._before = None
+        elif self._is_restored(table) or not may_delete_files(table):
+            self._left = []
         io = keep_io_fresh(self._path, table, self._load)
         found = len(self._left)
         self._left, failure = delete_each(lambda: io.current().value, self._left, interruption)
@@ -59,9 +68,13 @@ class ExpiredFiles:
         if failure:
             raise failure
 
+    def _is_restored(self, table: Table) -> bool:
+        """Whether a person has brought snapshots back, such as with the metadata file of before the expiry."""
+        return not self._expired.isdisjoint(_list_snapshots(table.metadata))
+
     def _load(self) -> Table:
         table = self._catalog.load_table(self._path)
-        if table.metadata.table_uuid != self._before.table_uuid:
+        if table.metadata.table_uuid != self._uuid:
             raise NoSuchTableError(f"{self._path} is another table by now")
         return table
 
