@@ -13,6 +13,8 @@ PROCESSES: Final = Path("/proc")
 CONNECTOR: Final = "connector"
 JVM: Final = "jvm"
 WORKERS: Final = "workers"
+# Variables that this process has set for itself. Its child processes set them as they need them.
+NOT_INHERITED: Final = set[str]()
 _STOPPED: Final = "T"  # by a signal; a debugger's process has another letter
 _STATE: Final = 0  # the place of a field after the name, in /proc/PID/stat
 _PARENT: Final = 1

@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 from pyiceberg.io import S3_ENDPOINT, S3_PROXY_URI, S3_REGION
 
 from connector.host.errors import UserError
+from connector.host.processes import NOT_INHERITED
 from connector.host.redaction import hide_obtained
 
 # The variables of AWS's tools that name another address of S3 than Amazon's. The first that is set counts.
@@ -78,14 +79,14 @@ def choose_checksums(properties: Mapping[str, str]) -> Iterator[None]:
     Amazon demands a checksum for a bucket with an Object Lock.
     """
     endpoint = properties.get(S3_ENDPOINT, "")
+    is_amazon = not endpoint or AMAZON.fullmatch(endpoint)
     with _MAKING_A_CLIENT:
-        own = [] if not endpoint or AMAZON.fullmatch(endpoint) else [*CHECKSUM_VARIABLES - os.environ.keys()]
-        os.environ.update(dict.fromkeys(own, "when_required"))
-        try:
-            yield
-        finally:
-            for name in own:
-                del os.environ[name]
+        if not is_amazon:
+            NOT_INHERITED.update(CHECKSUM_VARIABLES - os.environ.keys())
+        own = CHECKSUM_VARIABLES & NOT_INHERITED
+        # They are not removed again: other threads may read the environment meanwhile.
+        os.environ.update(dict.fromkeys(own, "when_supported" if is_amazon else "when_required"))
+        yield
 
 
 def _find_in_environment(address: str) -> str | None:

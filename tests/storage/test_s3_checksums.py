@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_PROXY_URI, S3_REGION, S3_SECRET_ACCESS_KEY
 
+from connector.storage import s3_environment
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, StoreFileIO, write_small_file
 from connector.storage.s3_environment import CHECKSUM_VARIABLES
@@ -80,6 +81,7 @@ def serving(store: Store) -> Iterator[Store]:
 def _no_other_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for variable in (*CHECKSUM_VARIABLES, "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(s3_environment, "NOT_INHERITED", set())
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 import connector
+from connector.host.processes import NOT_INHERITED
 from connector.spark.jvm.java import find_java
 
 YOUNG_GENERATION: Final = "24m"
@@ -146,9 +147,14 @@ def select_inherited() -> dict[str, str]:
     """Return the variables of this process that Spark's processes may have: all but secrets and settings of Spark."""
     return {
         name: value
-        for name, value in os.environ.items()
+        for name, value in os.environ.copy().items()
         if name == HADOOP_TOKENS
-        or not (SECRET_VARIABLES.search(name) or OTHER_SPARK.search(name) or _has_password(name, value))
+        or not (
+            SECRET_VARIABLES.search(name)
+            or OTHER_SPARK.search(name)
+            or name in NOT_INHERITED
+            or _has_password(name, value)
+        )
     }
 
 
