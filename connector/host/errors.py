@@ -94,6 +94,10 @@ class SignInError(UserError):
     """A server does not accept the credentials, or does not accept them any more."""
 
 
+class RefusedKeysError(SignInError):
+    """AWS does not accept the access keys, or does not accept them any more."""
+
+
 class FencedError(ConnectorError):
     """Another process acts as this writer, or the table does not say which one does: this process must stop."""
 

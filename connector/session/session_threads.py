@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from connector.config.credentials import AwsIam
 from connector.config.endpoint_config import EndpointConfig
 from connector.host import facts
-from connector.host.errors import SignInError
+from connector.host.errors import RefusedKeysError
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.catalogs.opening import OpenedCatalog, load_opened_table
 from connector.iceberg.commits.commit import try_commits
@@ -72,7 +72,7 @@ def run_threads(
             Limit(config.advanced.max_waiting_commits, config.advanced.max_waiting_bytes, find_state_limit(key_range)),
             [*reports, *messages, maintenance.note_outcome],
             # Only the next session gets new keys from the runtime.
-            (*ENDING, SignInError) if isinstance(config.credentials, AwsIam) else ENDING,
+            (*ENDING, RefusedKeysError) if isinstance(config.credentials, AwsIam) else ENDING,
         )
         yield SessionThreads(committer, writers.manifests, maintenance, notifier)
 

@@ -10,8 +10,8 @@ from connector.host.errors import (
     NEW_TABLE,
     ErrorTable,
     Matcher,
+    RefusedKeysError,
     RetryableError,
-    SignInError,
     Translation,
     UserError,
     is_a,
@@ -81,7 +81,7 @@ _BAD_CREDENTIALS: Final = (
 )
 STORAGE_ERRORS: Final[ErrorTable] = (
     Translation(is_of_full_disk, RetryableError, "{location}: the disk is full. Make room there."),
-    Translation(_says("ExpiredToken"), SignInError, _BAD_CREDENTIALS),
+    Translation(_says("ExpiredToken"), RefusedKeysError, _BAD_CREDENTIALS),
     Translation(
         _says("SIGNATURE_DOES_NOT_MATCH", "INVALID_ACCESS_KEY_ID", "InvalidToken"), UserError, _BAD_CREDENTIALS
     ),

@@ -12,7 +12,7 @@ from connector.config.credentials import AwsCredentials, AwsIam
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.secret import Secret
 from connector.evolution.property_changes import COMPACTION_PROPERTY
-from connector.host.errors import SignInError
+from connector.host.errors import RefusedKeysError, SignInError
 from connector.iceberg.fences.fence import NONE
 from connector.iceberg.maintenance import compact_table
 from connector.session.session_threads import run_threads
@@ -28,19 +28,23 @@ UNUSED: Final[Any] = None
 
 
 @pytest.mark.parametrize(
-    ("credentials", "ends"),
-    [(AwsIam("role", "eu-west-1", "ASIA", Secret("s")), True), (AwsCredentials("AKIA", Secret("s")), False)],
+    ("credentials", "refused", "ends"),
+    [
+        (AwsIam("role", "eu-west-1", "ASIA", Secret("s")), "ExpiredTokenException", True),
+        (AwsIam("role", "eu-west-1", "ASIA", Secret("s")), "the catalog's own token is unknown", False),
+        (AwsCredentials("AKIA", Secret("s")), "ExpiredTokenException", False),
+    ],
 )
 def test_keys_that_only_the_next_session_renews_end_theirs(
-    credentials: AwsIam | AwsCredentials, ends: bool, catalog: Catalog
+    credentials: AwsIam | AwsCredentials, refused: str, ends: bool, catalog: Catalog
 ) -> None:
     """The runtime has assumed the role. A quiet source would send no rows whose files fail with the same keys."""
     foreign_table(catalog, PATH)
     staged = stage(catalog, PATH, WRITER, 1)
-    plant(catalog, [refuse(UnauthorizedError("ExpiredTokenException"))])
+    plant(catalog, [refuse(UnauthorizedError(refused))])
     config = EndpointConfig(namespace="shop", credentials=credentials)
     with run_threads(catalog, WRITER.materialization, WRITER.key_range, config, UNUSED) as threads:
-        with pytest.raises(SignInError) if ends else nullcontext():
+        with pytest.raises(RefusedKeysError) if ends else nullcontext():
             assert threads.committer.commit([staged]) == []
         assert isinstance(threads.committer.find_error(staged.chain_id), SignInError)
 

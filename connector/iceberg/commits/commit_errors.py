@@ -27,6 +27,7 @@ from connector.host.errors import (
     ConnectorError,
     FencedError,
     OlderTableError,
+    RefusedKeysError,
     RetryableError,
     SignInError,
     UnfitCommitError,
@@ -120,7 +121,8 @@ def explain_refusal(
     """Return the error of a commit that the catalog would refuse again. `left` says what became of its files or of the
     table, `renewal` what follows new credentials, and `permission` what the catalog has to allow."""
     if isinstance(error, _SIGN_IN_REFUSED) or refuses_credentials(error):
-        return SignInError(
+        kind = RefusedKeysError if refuses_credentials(error) else SignInError
+        return kind(
             f"table {path}: the catalog does not accept the sign-in any more ({quote(error)}). {left} The "
             "token or the credential has expired or was revoked. If it is in the config (/catalog/token, "
             f"/catalog/credential, /catalog/service_account_json or /credentials), set a new one there{renewal}"
