@@ -5,11 +5,11 @@ from dataclasses import dataclass, replace
 
 from connector.config.advanced_options import AdvancedOptions
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.resource_config import ExistingTableMode, ResourceConfig
+from connector.config.resource_config import ResourceConfig
 from connector.config.values import ALWAYS_DROP
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.candidate import list_former_strings, name_former_locations
+from connector.evolution.candidate import name_former_locations
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.plan_changes import find_last_bindings, plan_changes, plan_columns
@@ -109,13 +109,6 @@ def plan_table(proposal: Proposal, target: Target, found: CatalogEntry) -> list[
     if reasons := [*refusals]:
         raise UserError("\n".join(reasons))
     changes = plan_changes(found, target)
-    dropped = next((change for change in changes if isinstance(change, DropTable)), None)
-    if dropped and proposal.requires_table and not target.is_for_rejected_rows:
-        raise UserError(
-            f"the backfill would drop table {target.path} and create it again, because {dropped.reason}, and "
-            f"`existing_table` is {proposal.resource.existing_table}. Set it to {ExistingTableMode.APPEND} in the "
-            "binding's config, or choose another table name."
-        )
     existing = None if any(isinstance(change, CreateTable) for change in changes) else found.table
     # A backfill sets them, too.
     if existing is None or find_changed(existing.properties, target.properties):
@@ -158,7 +151,6 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
             advanced.field_name_case,
             delta_updates=resource.delta_updates,
             former_locations=name_former_locations(last),
-            former_strings=list_former_strings(last),
         ),
         properties=resource.additional_table_properties,
         replaces=proposal.replaces_table,

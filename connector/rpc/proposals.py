@@ -123,7 +123,7 @@ class Proposal:
             )
 
     def _refuse_creation(self) -> Iterator[str]:
-        if self.requires_table:
+        if self.requires_table and not self._is_backfilled:
             yield (
                 f"table {self.path} does not exist, and `existing_table` is {self.resource.existing_table}, so it is "
                 "not created. Correct the table's name or namespace in the binding's config, or create the table, or "

@@ -1,4 +1,4 @@
-"""With `existing_table: require`, apply does not create the binding's table, neither at first nor when it is gone."""
+"""With `existing_table: require`, apply creates the binding's table only in a backfill."""
 
 from pathlib import Path
 
@@ -10,7 +10,6 @@ from protocol.flow import Json, MaterializationBinding
 from rpc.applied_bindings import ORDERS, applied, before
 from support.bindings import PATH
 from support.bindings import materialization_binding as binding
-from support.snapshots import check_text
 from support.tables.local_tables import foreign_table, local_catalog
 
 
@@ -28,21 +27,20 @@ def test_a_table_that_is_required_is_not_created_neither_at_first_nor_again(tmp_
     foreign_table(catalog, PATH)
     assert "create table" not in applied(tmp_path, requiring()).action_description
     catalog.drop_table(PATH)
-    for backfill in (0, 1):
-        with pytest.raises(UserError, match=r"table shop\.orders does not exist"):
-            applied(tmp_path, requiring(backfill), last=before(requiring()))
+    with pytest.raises(UserError, match=r"table shop\.orders does not exist"):
+        applied(tmp_path, requiring(), last=before(requiring()))
     assert not catalog.table_exists(PATH)
 
 
-def test_a_backfill_does_not_drop_a_table_that_is_required_to_create_it_again(tmp_path: Path) -> None:
+def test_a_backfill_creates_a_table_that_is_required_again(tmp_path: Path) -> None:
+    """It may have dropped the table itself, and was stopped before it created the new one."""
     catalog = local_catalog(tmp_path)
     made = foreign_table(catalog, PATH)
     flag = "always_drop_tables_on_backfill"
-    with pytest.raises(UserError) as error:
-        applied(tmp_path, requiring(1), last=before(requiring()), flags=flag)
-    check_text("apply_errors", "a backfill would drop a table that is required", str(error.value))
-    assert catalog.load_table(PATH).metadata == made.metadata
-    assert "replace" in applied(tmp_path, requiring(1), last=before(requiring())).action_description
+    assert "drop table" in applied(tmp_path, requiring(1), last=before(requiring()), flags=flag).action_description
+    assert catalog.load_table(PATH).metadata.table_uuid != made.metadata.table_uuid
+    catalog.drop_table(PATH)
+    assert "create table" in applied(tmp_path, requiring(2), last=before(requiring(1))).action_description
 
 
 def test_its_table_of_rejected_rows_is_created_all_the_same(tmp_path: Path) -> None:

@@ -262,10 +262,11 @@ def test_a_table_that_is_required_must_exist(tmp_path: Path, flags: str) -> None
     assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED]
 
 
-def test_a_table_that_is_required_and_has_gone_is_refused_with_a_backfill_too(tmp_path: Path) -> None:
-    for backfill in (0, 1):
-        [line] = refused(tmp_path, binding(backfill=backfill, existing_table="require"), last=last())
-        assert "table shop.orders does not exist, and `existing_table` is require" in line
+def test_a_table_that_is_required_and_has_gone_is_created_by_a_backfill_only(tmp_path: Path) -> None:
+    [line] = refused(tmp_path, binding(existing_table="require"), last=last())
+    assert "table shop.orders does not exist, and `existing_table` is require" in line
+    [answer] = validated(tmp_path, binding(backfill=1, existing_table="require"), last=last())
+    assert constraint_types(answer, "id") == [ConstraintType.LOCATION_REQUIRED]
 
 
 def test_a_table_that_this_materialization_made_is_its_own_even_where_nothing_records_the_binding(
