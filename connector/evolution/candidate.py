@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from pyiceberg.types import PrimitiveType
+from pyiceberg.types import PrimitiveType, StringType
 
 from connector.config.values import NameCase
 from connector.evolution.arrangement_terms import ArrangementTerms, Source, find_source, name_derived_fields
@@ -18,6 +18,7 @@ from connector.evolution.field_config import (
     fold_case,
     is_reserved,
     name_columns,
+    parse_field_configs,
 )
 from connector.evolution.target import NewColumn
 from connector.evolution.type_mapping import (
@@ -47,7 +48,7 @@ class Candidate:
     # With standard updates, of the columns that had the key and the root document then, by JSON pointer.
     former_locations: Mapping[str, str] = field(default_factory=dict)
     former_keys: tuple[str, ...] = ()  # the fields that were selected as the key then
-    former_strings: frozenset[str] = frozenset()  # the fields for which the collection allowed strings then
+    former_strings: frozenset[str] = frozenset()  # from `name_former_strings`; only to validate
     one_line_names: bool = False  # its catalog refuses line breaks in names
     arrangement: ArrangementTerms = NO_TERMS
     field_name_case: NameCase = NameCase.PRESERVE
@@ -192,6 +193,7 @@ class CandidateField:
     def make_column(self, type_: PrimitiveType) -> NewColumn:
         """Make the column of this type that the field needs."""
         is_located = self._is_selected_as_key or self.is_document
+        former = self.candidate.former_names.get(self.projection.field, "")
         return NewColumn(
             self.projection.field,
             self.name,
@@ -199,11 +201,11 @@ class CandidateField:
             is_required(self.projection),
             doc="",
             is_indispensable=self.is_indispensable,
-            former=self.candidate.former_names.get(self.projection.field, ""),
+            former=former,
             is_key=self._is_selected_as_key,
             is_document=self.is_document,
             may_stay_text=is_text_of_public_connector(self.projection, self.config, self.is_key),
-            had_strings=self.projection.field in self.candidate.former_strings,
+            had_strings=not self.candidate.former_strings.isdisjoint({self.name, former}),
             location_column=self.candidate.former_locations.get(self.projection.ptr, "") if is_located else "",
         )
 
@@ -235,10 +237,22 @@ def name_former_locations(last: MaterializationBinding | None) -> dict[str, str]
     return {each.ptr: names[each.field] for each in last.collection.projections if each.field in fields}
 
 
-def list_former_strings(last: MaterializationBinding | None) -> frozenset[str]:
-    """The fields for which the collection allowed strings when the binding was last applied."""
-    projections = last.collection.projections if last and last.collection else ()
-    return frozenset(each.field for each in projections if "string" in each.inference.types)
+def name_former_strings(last: MaterializationBinding | None) -> frozenset[str]:
+    """The names of the columns of other types for which the last published collection allowed strings.
+
+    The columns that it made texts are left out, also if apply has not converted them yet.
+    """
+    if last is None or last.collection is None:
+        return frozenset()
+    names, keys = name_columns(last.field_selection), last.field_selection.keys
+    configs = parse_field_configs(last.field_selection.field_config)
+    return frozenset(
+        names[each.field]
+        for each in last.collection.projections
+        if each.field in names
+        and "string" in each.inference.types
+        and choose_type(each, configs.get(each.field, NO_CONFIG), each.field in keys) != StringType()
+    )
 
 
 def _claim(each: CandidateField) -> tuple[bool, ...]:

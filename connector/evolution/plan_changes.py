@@ -65,10 +65,9 @@ def plan_columns(
     *,
     delta_updates: bool = True,
     former_locations: Mapping[str, str] = MappingProxyType({}),
-    former_strings: frozenset[str] = frozenset(),
 ) -> tuple[NewColumn, ...]:
     """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before, and
-    `former_locations` is from `name_former_locations`, and `former_strings` from `list_former_strings`.
+    `former_locations` is from `name_former_locations`.
 
     Raises UserError if a field cannot have its column.
     """
@@ -85,7 +84,6 @@ def plan_columns(
         group_by=selection.keys,
         former_names=name_former_columns(last),
         former_locations=former_locations,
-        former_strings=former_strings,
         field_name_case=field_name_case,
     )
     by_field = {each.projection.field: each for each in candidate.fields}

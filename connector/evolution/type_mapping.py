@@ -108,7 +108,7 @@ def may_exceed_long(inference: Inference) -> bool:
     """Whether the schema allows integers beyond 64 bits: it says how long strings may be, or how large numbers."""
     string, numeric = inference.string, inference.numeric
     is_long = "string" in inference.types and string.max_length >= _LONG_DIGITS
-    is_large = numeric.has_maximum and numeric.maximum >= 2.0**63
+    is_large = numeric.has_maximum and numeric.maximum > 2.0**63
     return is_long or is_large or (numeric.has_minimum and numeric.minimum < -(2.0**63))
 
 

@@ -13,9 +13,9 @@ from connector.config.values import NameCase
 from connector.evolution import rejected_table
 from connector.evolution.candidate import (
     Candidate,
-    list_former_strings,
     name_former_columns,
     name_former_locations,
+    name_former_strings,
 )
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
@@ -94,7 +94,7 @@ def _answer(
         name_former_columns(last),
         name_former_locations(proposal.last),
         last.keys if last else (),
-        list_former_strings(proposal.last),
+        name_former_strings(proposal.last),
         one_line_names=isinstance(endpoint.catalog, GlueCatalog),
         arrangement=proposal.settings.arrangement,
         field_name_case=endpoint.advanced.field_name_case,

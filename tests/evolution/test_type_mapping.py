@@ -99,7 +99,7 @@ def test_numeric_strings_are_numbers_unless_they_are_a_key(text_format: str) -> 
         (Inference(("string",), string=StringInference("integer")), False),
         (Inference(("integer",), numeric=NumericInference(has_maximum=True, maximum=2.0**64)), True),
         (Inference(("integer",), numeric=NumericInference(has_minimum=True, minimum=-(2.0**64))), True),
-        (Inference(("integer",), numeric=NumericInference(True, -(2.0**63), True, 1e18)), False),
+        (Inference(("integer",), numeric=NumericInference(True, -(2.0**63), True, 2.0**63)), False),
         (Inference(("integer",), string=StringInference(max_length=38)), False),
         (Inference(("string",), string=StringInference(max_length=38)), False),
         (Inference(("number",), numeric=NumericInference(has_maximum=True, maximum=2.0**64)), False),
