@@ -36,8 +36,8 @@ CATALOG_TABLES: Final = 2  # iceberg_tables, iceberg_namespace_properties
 KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is kept: 10 MB
 DRIVER: Final = "postgresql+limited"
 registry.register("postgresql.limited", "connector.iceberg.catalogs.sql_time_limits", "_TimeLimitedDialect")
-# For a server that stops answering. The first is in seconds, the other in milliseconds.
 STRICTEST: Final = "verify-full"
+# For a server that stops answering. The first is in seconds, the other in milliseconds.
 TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000"}
 
 

@@ -11,7 +11,7 @@ import msgspec
 from pyiceberg.table import Table, TableProperties, name_mapping
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.types import StringType
+from pyiceberg.types import BinaryType, StringType
 from pyiceberg.utils.properties import property_as_bool
 
 from connector.encoding.parquet.file_options import find_locations, refuse_code
@@ -254,7 +254,7 @@ def find_missing_statistics(table: Table, keys: Collection[int] = ()) -> Missing
         frozenset(
             column.field_id
             for column in schema.fields
-            if modes[column.field_id] == _WHOLE_BOUNDS and isinstance(column.field_type, StringType)
+            if modes[column.field_id] == _WHOLE_BOUNDS and isinstance(column.field_type, StringType | BinaryType)
         ),
     )
 

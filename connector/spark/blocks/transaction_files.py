@@ -29,7 +29,8 @@ from connector.model.binding import PLAIN, Arrangement, Binding
 from connector.model.properties import Properties
 from connector.spark.blocks.spool import Block
 from connector.storage import storage_errors
-from connector.storage.file_io import LIST_SUFFIX, delete_if_possible, open_file_io
+from connector.storage.file_io import LIST_SUFFIX, open_file_io
+from connector.storage.stored_files import delete_each
 
 if TYPE_CHECKING:
     from connector.encoding.runs.sorted_runs import SortedRun  # only for arranged tables
@@ -220,7 +221,9 @@ def delete_unstaged(layouts: Layouts, locations: Mapping[int, Sequence[str]]) ->
 
     def delete(table: int) -> None:
         with warn_if_left("files of a transaction that was not staged", locations[table][0]):
-            delete_if_possible(layouts.make(table).io, locations[table])
+            io = layouts.make(table).io
+            if failure := delete_each(lambda: io, locations[table])[1]:
+                raise failure
 
     map_in_threads(delete, [table for table in locations if locations[table]], "unstaged")
 
