@@ -211,7 +211,9 @@ def crash(rest_on_s3: RestCatalogOnS3, tmp_path_factory: pytest.TempPathFactory)
         visible = left_behind(directory) | of_processes(processes)
         visible["answers"] = repr(connector.kill().answers).encode()
     state = answer.body["state"]["updated"]
-    refused = run_conversation([with_state(orders(wrong)[OPEN], state)], directory_of(directory, "refused"))
+    refused = run_conversation(
+        [with_state(orders(wrong)[OPEN], state), line("acknowledge", {})], directory_of(directory, "refused")
+    )
     rest_of_it = [with_state(requests[OPEN], state), line("acknowledge", {}), *requests[FIRST_START_COMMIT + 2 :]]
     finished = run_conversation(rest_of_it, directory_of(directory, "finished"))
     return Crash(list(processes.values()), visible, refused, finished)

@@ -18,7 +18,7 @@ from support.tables.altered_tables import ID, append, filled_table, fit, wanted
 
 AT = "2024-01-02T03:04:05Z"
 ROWS = [(1, 10, 0.5, AT), (2, 20, None, None), (3, None, -1.5, AT), (4, 40, 2.0, AT)]
-EXPECTED = [(1, "10", "0.5"), (3, None, "-1.5"), (4, "40", "2.0"), (2, "22", "2")]
+EXPECTED = [(1, "10", "0.5"), (3, None, "-1.5"), (4, "40", "2"), (2, "22", "2")]
 DECIMALS = [
     (1, "-1.25", "1.10", "1000.0000"),
     (3, "-3.25", "3.10", "3000.0000"),

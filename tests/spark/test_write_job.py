@@ -28,6 +28,7 @@ from connector.spark.tasks.write_task import _BlockWriter
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.layouts import made_by
+from support.sessions.processes import wait_until
 from support.snapshots import check_text
 
 RunTasks = Callable[[ThreadPoolExecutor, Callable[[Iterable[int]], Iterable[Any]]], "Future[list[Any]]"]
@@ -147,7 +148,7 @@ def test_a_task_that_is_writing_deletes_its_files_before_its_transaction_is_disc
     monkeypatch.setattr(_BlockWriter, "write", write_and_wait)
     add(writing, 1)
     assert is_written.wait(60)
-    assert [name for name in stored(tmp_path) if name.endswith(".parquet")]
+    assert wait_until(lambda: any(name.endswith(".parquet") for name in stored(tmp_path)))
     Timer(0.2, may_go_on.set).start()
     writing.discard()
     assert stored(tmp_path) == []
