@@ -69,9 +69,9 @@ def delete_all(io: FileIO, locations: Iterable[str], interruption: Interruption 
     map_in_threads(delete, sorted(locations), "delete")
 
 
-def keep_io_fresh(path: TableIdentifier, first: Table, load_table: Callable[[], Table]) -> Refreshed[FileIO]:
-    """Return the FileIO of a loaded table. Before its credentials expire, the table is loaded for another one. If the
-    name has another table then, this raises NoSuchTableError."""
+def keep_io_fresh(path: TableIdentifier, first: Table, load_table: Callable[[], Table]) -> Callable[[], FileIO]:
+    """Return what finds the FileIO of a loaded table. Before its credentials expire, it loads the table anew. It
+    raises NoSuchTableError if the name has another table then."""
 
     def lease(table: Table) -> Lease[FileIO]:
         if table.metadata.table_uuid != first.metadata.table_uuid:
@@ -79,7 +79,8 @@ def keep_io_fresh(path: TableIdentifier, first: Table, load_table: Callable[[], 
         access = access_to(table)
         return Lease(table.io, access.expires_at, access.renew_at)
 
-    return Refreshed(f"the credentials for the files of table {path}", lambda: lease(load_table()), lease(first))
+    io = Refreshed(f"the credentials for the files of table {path}", lambda: lease(load_table()), lease(first))
+    return lambda: io.current().value
 
 
 def delete_each(

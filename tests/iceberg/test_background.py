@@ -25,6 +25,7 @@ from connector.iceberg.maintenance.background import BackgroundMaintenance, run_
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.binding import RowSettings
+from connector.storage.file_io import StoreFileIO
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.bindings import PATH
 from support.rows.staged_files import leave_behind, stage
@@ -399,6 +400,22 @@ def test_an_expiry_that_the_catalog_refuses_for_good_has_failed_and_pauses(
     land(maintenance, catalog, 5)
     do_all(maintenance)
     assert len(refused) == 2
+
+
+def test_a_table_whose_expired_files_cannot_be_deleted_does_not_expire_again_at_once(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, expiries: list[bool]
+) -> None:
+    """Each expiry would leave more files in memory, which are tried again each hour."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("403 Forbidden")
+
+    monkeypatch.setattr(StoreFileIO, "delete", refuse)
+    maintenance = BackgroundMaintenance(catalog)
+    for number in range(4):
+        land(maintenance, catalog, number)
+        do_all(maintenance)
+    assert expiries == [True]
 
 
 def test_a_session_that_ends_waits_for_nothing(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,10 +2,12 @@
 
 import logging
 import time
+from functools import partial
 from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 
@@ -19,6 +21,7 @@ from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.storage import stored_files
 from connector.storage.file_access import S3_EXPIRES_AT_MS
 from connector.storage.file_io import StoreFileIO
+from connector.storage.stored_files import keep_io_fresh
 from support.bindings import PATH
 from support.rows.staged_files import land, leave_behind, place_of, stage
 from support.rows.staged_rows import WRITER
@@ -162,6 +165,18 @@ def test_each_deletion_has_credentials_that_are_valid_then(catalog: Catalog, mon
     monkeypatch.setattr(StoreFileIO, "delete", note)
     assert expire_snapshots(catalog, PATH) == len(used) > 5
     assert len({io.properties["number"] for io in used}) == len(used)
+
+
+def test_credentials_for_another_table_of_the_name_are_not_used(catalog: Catalog) -> None:
+    expired = table_of(catalog)
+    expired.io = StoreFileIO({**expired.io.properties, S3_EXPIRES_AT_MS: str(int(time.time() * 1000))})
+    find_io = keep_io_fresh(PATH, expired, partial(table_of, catalog))
+    assert find_io() is not expired.io
+    catalog.drop_table(PATH)
+    foreign_table(catalog, PATH)
+    find_io = keep_io_fresh(PATH, expired, partial(table_of, catalog))
+    with pytest.raises(NoSuchTableError, match="another table"):
+        find_io()
 
 
 def test_an_orphan_file_that_cannot_be_deleted_keeps_no_other_one(

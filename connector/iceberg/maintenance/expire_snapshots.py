@@ -31,6 +31,7 @@ from connector.iceberg.commits.retry_commits import ActionText, explain_failure,
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.maintenance.expired_files import ExpiredFiles, UnfinishedExpiryError, find_expired_files
 from connector.iceberg.metadata.retention import Expired, find_due, find_expired
+from connector.iceberg.metadata.snapshot_files import list_snapshot_ids
 from connector.iceberg.metadata.table_properties import locations_of, name_table_in_errors
 from connector.iceberg.metadata.table_updates import require_uuid
 from connector.model.table_identifier import TableIdentifier
@@ -210,7 +211,7 @@ class _Expiry:
         """Return the metadata with the snapshots that earlier attempts have seen."""
         if self._before is None or self._before.table_uuid != metadata.table_uuid:
             return metadata
-        present = {snapshot.snapshot_id for snapshot in metadata.snapshots}
+        present = list_snapshot_ids(metadata)
         gone = [snapshot for snapshot in self._before.snapshots if snapshot.snapshot_id not in present]
         return metadata.model_copy(update={"snapshots": [*gone, *metadata.snapshots]})
 
@@ -218,8 +219,7 @@ class _Expiry:
         """Return what the attempts have removed, by the table after them."""
         if after.metadata.table_uuid != before.table_uuid:
             return _Removed(before, after)
-        sent = self._sent.intersection(snapshot.snapshot_id for snapshot in before.snapshots)
-        removed = sent.difference(snapshot.snapshot_id for snapshot in after.metadata.snapshots)
+        removed = self._sent & list_snapshot_ids(before) - list_snapshot_ids(after.metadata)
         references = sorted(self._sent_references.difference(after.metadata.refs))
         return _Removed(before, after, len(removed), references, None if removed or references else failure)
 

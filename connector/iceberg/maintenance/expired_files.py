@@ -12,7 +12,7 @@ from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.retention import may_delete_files
-from connector.iceberg.metadata.snapshot_files import find_unreachable
+from connector.iceberg.metadata.snapshot_files import find_unreachable, list_snapshot_ids
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import delete_each, keep_io_fresh
 
@@ -29,10 +29,6 @@ def find_expired_files(before: TableMetadata, after: Table, interruption: Interr
     return locations
 
 
-def _list_snapshots(metadata: TableMetadata) -> set[int]:
-    return {snapshot.snapshot_id for snapshot in metadata.snapshots}
-
-
 class ExpiredFiles:
     """The files of snapshots that were removed from one table. Nothing but this object says which files these are."""
 
@@ -40,7 +36,7 @@ class ExpiredFiles:
         """`before` is the table's metadata before the commit, `after` the table that was loaded after it."""
         self._before: TableMetadata | None = before  # until the files are found
         self._uuid = before.table_uuid
-        self._expired = _list_snapshots(before) - _list_snapshots(after.metadata)
+        self._expired = list_snapshot_ids(before) - list_snapshot_ids(after.metadata)
         self._path, self._catalog = TableIdentifier.of(after), after.catalog
         self._loaded: Table | None = after
         self._left: list[str] = []
@@ -59,9 +55,9 @@ class ExpiredFiles:
             self._before = None
         elif self._is_restored(table) or not may_delete_files(table):
             self._left = []
-        io = keep_io_fresh(self._path, table, self._load)
+        find_io = keep_io_fresh(self._path, table, self._load)
         found = len(self._left)
-        self._left, failure = delete_each(lambda: io.current().value, self._left, interruption)
+        self._left, failure = delete_each(find_io, self._left, interruption)
         if found:
             facts.report(MaintainedFiles(str(self._path), EXPIRE_SNAPSHOTS, found - len(self._left)))
         self.deleted += found - len(self._left)
@@ -70,7 +66,7 @@ class ExpiredFiles:
 
     def _is_restored(self, table: Table) -> bool:
         """Whether a person has brought snapshots back, such as with the metadata file of before the expiry."""
-        return not self._expired.isdisjoint(_list_snapshots(table.metadata))
+        return not self._expired.isdisjoint(list_snapshot_ids(table.metadata))
 
     def _load(self) -> Table:
         table = self._catalog.load_table(self._path)

@@ -230,8 +230,7 @@ class Maintainer:
 
     def _keep_io_fresh(self, table: Table) -> Callable[[], FileIO]:
         path = TableIdentifier.of(table)
-        io = keep_io_fresh(path, table, partial(self._catalog.load_table, path))
-        return lambda: io.current().value
+        return keep_io_fresh(path, table, partial(self._catalog.load_table, path))
 
     @staticmethod
     def _try_to_measure(expired: ExpiredSnapshots, find_io: Callable[[], FileIO]) -> Sequence[StoredFile]:

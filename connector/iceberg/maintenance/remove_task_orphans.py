@@ -61,8 +61,8 @@ def remove_task_orphans(
     names = [name for name in listed if void.has(name) and _may_delete(FileOrigin.of(name), writer, in_state)]
     orphans = find_unreferenced(table, names, interruption)
     own = keep_own(first, [f"{listed[name]}/{name}" for name in orphans])
-    io = keep_io_fresh(path, table, partial(catalog.load_table, path))
-    left, failure = delete_each(lambda: io.current().value, sorted(own), interruption)
+    find_io = keep_io_fresh(path, table, partial(catalog.load_table, path))
+    left, failure = delete_each(find_io, sorted(own), interruption)
     if deleted := len(own) - len(left):
         facts.report(MaintainedFiles(str(path), REMOVE_ORPHAN_FILES, deleted))
         log.info(

@@ -52,7 +52,9 @@ def find_unreferenced(
             # A snapshot that has expired meanwhile has lost its files, and does not count any more. But another table
             # of the same name does not count either: files of the old one may be live under another name.
             newer = table.catalog.load_table(table.name())
-            if newer.metadata.table_uuid != table.metadata.table_uuid or _snapshot_ids(table) <= _snapshot_ids(newer):
+            if newer.metadata.table_uuid != table.metadata.table_uuid or list_snapshot_ids(
+                table.metadata
+            ) <= list_snapshot_ids(newer.metadata):
                 raise
             table = newer
 
@@ -91,8 +93,9 @@ def _weigh(manifest: ManifestFile) -> int:
     return max(int(manifest.manifest_length), _SIZE // _FILES)
 
 
-def _snapshot_ids(table: Table) -> set[int]:
-    return {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+def list_snapshot_ids(metadata: TableMetadata) -> set[int]:
+    """Return the ids of all snapshots that the table has."""
+    return {snapshot.snapshot_id for snapshot in metadata.snapshots}
 
 
 def find_unreachable(before: TableMetadata, table: Table, interruption: Interruption) -> list[str]:
@@ -101,7 +104,7 @@ def find_unreachable(before: TableMetadata, table: Table, interruption: Interrup
     Only files in the table's own directories: a file elsewhere may belong to another table, too.
     InterruptedMaintenanceError if interrupted.
     """
-    remaining = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    remaining = list_snapshot_ids(table.metadata)
     expired = [snapshot for snapshot in before.snapshots if snapshot.snapshot_id not in remaining]
     manifests = {basename(manifest.manifest_path): manifest for manifest in _manifests_of(table, expired, interruption)}
     metadata = {basename(snapshot.manifest_list): snapshot.manifest_list for snapshot in expired}
