@@ -21,7 +21,7 @@ from connector.evolution.table_change import (
     SetAsideColumn,
     WidenColumn,
 )
-from connector.evolution.type_changes import loses_texts
+from connector.evolution.type_changes import loses_texts, name_lost_text
 from connector.evolution.type_mapping import find_decimal_problem, is_required
 from protocol.flow import Constraint, ConstraintType, ProjectionConstraint
 
@@ -132,7 +132,8 @@ def _describe_effect(change: ColumnChange) -> str:
 def _describe_losses(change: ConvertColumn) -> str:
     column = change.column
     if column.had_strings and loses_texts(change.old_type, column.type):
-        return ' The texts of older documents are lost: "007" is 7 in the column, and becomes "7".'
+        text, value = name_lost_text(change.old_type)
+        return f' The texts of older documents are lost: "{text}" is {value} in the column, and becomes "{value}".'
     if column.type == StringType():
         return ""
     if column.is_indispensable:

@@ -26,7 +26,7 @@ from connector.evolution.table_change import (
     WidenColumn,
 )
 from connector.evolution.target import NewColumn
-from connector.evolution.type_changes import loses_texts
+from connector.evolution.type_changes import loses_texts, name_lost_text
 
 _ChangeOfType: TypeAlias = WidenColumn | ConvertColumn | SetAsideColumn
 
@@ -219,7 +219,8 @@ class ChangeRules:
                     [],
                 )
             if self.can_be_replaced and wanted.had_strings and loses_texts(column.field_type, wanted.type):
-                return ', and the column has not kept the texts of older documents ("007" is 7 there)', []
+                text, value = name_lost_text(column.field_type)
+                return f', and the column has not kept the texts of older documents ("{text}" is {value} there)', []
         if not self.allows(type(change)):
             return "", [f"set schema_evolution to {SchemaEvolution.FULL}, which {_EFFECTS[type(change)]}"]
         return None, []

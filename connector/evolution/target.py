@@ -24,7 +24,7 @@ class NewColumn:
     former: str = ""  # the column's name when the binding was last applied; "" if the field was not selected then
     is_key: bool = False  # its field is selected as a part of the key
     is_document: bool = False  # its field is the root document
-    # Whether the collection allowed strings for its field when the binding was last applied.
+    # Whether the last published collection allowed strings for the column, which has another type. Only validate knows.
     had_strings: bool = False
     # Whether a column of text that Estuary's S3 Iceberg connector has made for it stays.
     may_stay_text: bool = False

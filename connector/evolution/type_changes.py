@@ -91,6 +91,13 @@ def loses_texts(column: IcebergType, needed: PrimitiveType) -> bool:
     return isinstance(column, _WITHOUT_TEXTS) and needed == StringType()
 
 
+def name_lost_text(column: IcebergType) -> tuple[str, str]:
+    """Return a text that a column of this type does not keep, and its value there."""
+    if isinstance(column, _NUMBERS):
+        return "007", "7"
+    return "2024-01-02T03:04:05+01:00", "2024-01-02T02:04:05Z"
+
+
 def can_hold(column: IcebergType, needed: PrimitiveType) -> bool:
     """Whether the field's values can be written to the column without a change. Values that do not fit are invalid."""
     return column == needed or (isinstance(column, IntegerType) and isinstance(needed, LongType))

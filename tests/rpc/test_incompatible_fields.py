@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
@@ -85,7 +85,7 @@ def make_table(warehouse: Path, owner: str = "", *, has_rows: bool = True, schem
     properties = {OWNER_PROPERTY: Owner(owner, "shop%2Forders.v0").encode()} if owner else {}
     table = foreign_table(local_catalog(warehouse), PATH, schema, properties=properties)
     if has_rows:
-        rows = pa.table({"id": [1], "qty": [1]})
+        rows = pa.table({"id": [1], "qty": pa.array([1]).cast(table.schema().as_arrow().field("qty").type)})
         table.append(rows.cast(table.schema().as_arrow()))
 
 
@@ -207,6 +207,17 @@ def test_a_column_whose_strings_a_field_of_another_name_had_becomes_text_by_a_ba
     )
     [answer] = validate(message).bindings
     assert constrain(answer, "amount") == [INCOMPATIBLE]
+
+
+def test_a_column_of_date_times_whose_documents_had_strings_is_told_with_a_date_time(tmp_path: Path) -> None:
+    when = collection(ID, projection("qty", "string", string=StringInference("date-time")))
+    timestamps = Schema(SCHEMA.fields[0], NestedField(2, "qty", TimestamptzType()))
+    make_table(tmp_path, MATERIALIZATION, schema=timestamps)
+    refused, lossy = (Task(tmp_path, {}, flags, old=when).validate(PLAIN_TEXT) for flags in ("", RETAIN))
+    assert constrain(refused, "qty") == [INCOMPATIBLE]
+    check_text("validate_errors", "text instead of the date-times of older strings", refused.constraints["qty"].reason)
+    assert constrain(lossy, "qty") == [ConstraintType.FIELD_OPTIONAL]
+    check_text("reasons", "date-times become text while a flag keeps the rows", lossy.constraints["qty"].reason)
 
 
 def test_a_column_that_is_still_to_be_converted_to_text_becomes_text_in_place(tmp_path: Path) -> None:
