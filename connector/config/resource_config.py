@@ -29,7 +29,7 @@ class ExistingTableMode(StrEnum):
 
     REFUSE = "refuse"
     APPEND = "append"
-    REQUIRE = "require"  # appends, and the connector never creates the table
+    REQUIRE = "require"  # appends, and only a backfill creates the table
 
     @property
     def appends(self) -> bool:
@@ -107,8 +107,9 @@ class ResourceConfig(Definition, frozen=True):
         Setting(
             "Existing Table",
             "What to do if the table exists already, and this task has neither created it nor written to it: refuse to "
-            "publish the task (refuse), or add rows to the table (append). With require, rows are added, and a table "
-            "that does not exist is not created. The default is refuse, unless a feature flag allows existing tables.",
+            "publish the task (refuse), or add rows to the table (append). With require, rows are added, and only a "
+            "backfill creates a table that does not exist. The default is refuse, unless a feature "
+            "flag allows existing tables.",
             is_advanced=True,
         ),
     ] = msgspec.field(default_factory=lambda: ExistingTableMode.REFUSE)

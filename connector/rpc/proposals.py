@@ -61,11 +61,6 @@ class Proposal:
         return BindingSettings.of(self.resource, self.last, self.flags)
 
     @property
-    def requires_table(self) -> bool:
-        """Whether the binding's table may not be created."""
-        return self.resource.existing_table is ExistingTableMode.REQUIRE
-
-    @property
     def replaces_table(self) -> bool:
         """Whether apply will replace the rows of the table, for a backfill."""
         return self._is_backfilled and not self.settings.retains_rows
@@ -123,7 +118,7 @@ class Proposal:
             )
 
     def _refuse_creation(self) -> Iterator[str]:
-        if self.requires_table and not self._is_backfilled:
+        if self.resource.existing_table is ExistingTableMode.REQUIRE and not self._is_backfilled:
             yield (
                 f"table {self.path} does not exist, and `existing_table` is {self.resource.existing_table}, so it is "
                 "not created. Correct the table's name or namespace in the binding's config, or create the table, or "
