@@ -26,12 +26,14 @@ def map_in_threads(call: Callable[[T], R], things: Iterable[T], name: str, at_on
     process may take to end.
     """
     pool = ThreadPoolExecutor(at_once, thread_name_prefix=name)
-    results, submitted = list[R](), deque[Future[R]]()
+    results, submitted, free = list[R](), deque[Future[R]](), threading.Semaphore(AHEAD)
     try:
         for thing in things:
-            if len(submitted) == AHEAD:
+            free.acquire()  # of any call, so that a slow one keeps no other waiting
+            while submitted and submitted[0].done():
                 results.append(submitted.popleft().result())
             submitted.append(pool.submit(call, thing))
+            submitted[-1].add_done_callback(lambda _: free.release())
         results += (each.result() for each in submitted)
         return results
     finally:

@@ -14,6 +14,18 @@ def test_the_results_of_many_calls_are_in_order() -> None:
     assert map_in_threads(str, range(2 * AHEAD + 1), "many") == [*map(str, range(2 * AHEAD + 1))]
 
 
+def test_a_slow_call_keeps_no_other_waiting_however_many_there_are() -> None:
+    """One table may be compacted for hours, while thousands of others are to be maintained."""
+    last = Event()
+
+    def wait_for_last(number: int) -> bool:
+        if number == 2 * AHEAD:
+            last.set()
+        return number > 0 or last.wait(60)
+
+    assert all(map_in_threads(wait_for_last, range(2 * AHEAD + 1), "many"))
+
+
 def test_the_first_error_of_many_calls_is_raised_and_no_call_begins_after_it() -> None:
     begun, failing = list[int](), {AHEAD // 2, AHEAD + 1}
 
@@ -28,7 +40,7 @@ def test_the_first_error_of_many_calls_is_raised_and_no_call_begins_after_it() -
 
 
 def test_the_files_of_a_large_table_take_little_memory_while_they_are_looked_at() -> None:
-    """There may be millions, and it took more than a gigabyte for each."""
+    """There may be millions, and a million took more than a gigabyte."""
     names = [f"s3://lake/data/{number:09}.parquet" for number in range(20_000)]
     tracemalloc.start()
     try:
