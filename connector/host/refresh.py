@@ -105,7 +105,7 @@ class Refreshed(Generic[T]):
             left = self._find_life(old)
             if old is None or left <= 0:
                 raise
-            reason = f"{type(error).__name__}: {redact_and_shorten(str(error))}"
+            reason = f"{type(error).__name__}: {redact_and_shorten(str(error))}".removesuffix(": ")
             log.warning("%s: not refreshed (%s), still valid for %.0f s", self._what, reason, left)
             prolonged = _prolong(old, left)
             self._keep_until_due(prolonged)

@@ -9,7 +9,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
 from connector.encoding.search.key_bounds import KeyValues
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -110,14 +110,16 @@ def test_columns_of_the_sort_order_have_statistics_unless_a_property_names_them(
         ("full", "x" * 15, b"x" * 15, b"x" * 15),
         ("full", "é" * 16, None, None),
         ("full", "x" * 17, None, None),
+        ("full", b"x" * 15, b"x" * 15, b"x" * 15),
+        ("full", b"x" * 17, None, None),
         ("truncate(20)", "x" * 17, b"x" * 16, b"x" * 15 + b"y"),
     ],
 )
 def test_full_asks_for_bounds_that_are_values(
-    catalog: Catalog, mode: str, value: str, lower: bytes | None, upper: bytes | None
+    catalog: Catalog, mode: str, value: str | bytes, lower: bytes | None, upper: bytes | None
 ) -> None:
     """Older versions of Iceberg take them for the least and the greatest value. Loads need the bounds of keys."""
-    filled_table(catalog, A, B, C)
+    filled_table(catalog, A, B if isinstance(value, str) else NestedField(2, "b", BinaryType()), C)
     set_properties(catalog, {**EAGER, OF_B: mode})
     for _ in range(3):
         commit_all_or_raise(catalog, [staged(catalog, {**ROW, "b": value})])

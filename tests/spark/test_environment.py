@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from connector.spark.jvm import jvm_command
 from connector.spark.jvm.java import find_java
 from connector.spark.jvm.jvm_command import make_command, make_environment, select_inherited
 from support.engines.readers import ledger_table
@@ -68,6 +69,14 @@ def test_an_address_with_a_password_is_left_out(
 ) -> None:
     monkeypatch.setenv(name, value)
     assert (name in select_inherited()) == is_inherited
+
+
+def test_what_this_process_has_set_for_itself_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tasks would take it for the user's choice."""
+    monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
+    assert "AWS_REQUEST_CHECKSUM_CALCULATION" in select_inherited()
+    monkeypatch.setattr(jvm_command, "NOT_INHERITED", {"AWS_REQUEST_CHECKSUM_CALCULATION"})
+    assert "AWS_REQUEST_CHECKSUM_CALCULATION" not in select_inherited()
 
 
 def test_a_user_may_have_no_home_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStor
 from connector.spark.jobs import write_job as write_job_module
 from connector.spark.jobs.write_job import LONGEST_IN_STATE, WriteJob, Written, find_long_lists
 from connector.spark.tasks.write_task import _BlockWriter
+from connector.storage.file_io import StoreFileIO
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.layouts import made_by
@@ -167,6 +168,20 @@ def test_a_discarded_transaction_for_which_there_are_no_credentials_is_told(
         "files of a transaction that was not staged stay in the object store until a later session: "
         "the catalog has no credentials now"
     ) in caplog.text
+
+
+def test_files_of_a_discarded_transaction_that_cannot_be_deleted_are_told(
+    writing: WriteJob, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("403 Forbidden")
+
+    add(writing, 1)
+    written_files(writing)
+    monkeypatch.setattr(StoreFileIO, "delete", refuse)
+    writing.discard()
+    assert "files of a transaction that was not staged stay in the object store until a later session" in caplog.text
+    assert "403 Forbidden" in caplog.text
 
 
 def test_a_job_that_ends_without_a_task_is_told_with_the_binding(tmp_path: Path) -> None:
