@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
@@ -202,30 +201,22 @@ def warn_if_left(contents: str, location: str) -> Iterator[None]:
 
 
 def remove_objects(layouts: Layouts, table: int, locations: Sequence[str], contents: str) -> None:
-    """Delete objects of one table that are still there. If that fails, only warn: a later session removes them.
-
-    `contents` says what the objects have, in the plural.
-    """
-
-    def delete(io: FileIO, location: str) -> None:
-        with suppress(FileNotFoundError):
-            io.delete(location)
-
+    """Delete objects of one table that are still there. If some cannot be deleted, only warn: a later session removes
+    them. `contents` says what the objects have, in the plural."""
     if locations:
         with warn_if_left(contents, locations[0]):
-            map_in_threads(partial(delete, layouts.make(table).io), locations, "removal")
+            io = layouts.make(table).io
+            if failure := delete_each(lambda: io, locations)[1]:
+                raise failure
 
 
 def delete_unstaged(layouts: Layouts, locations: Mapping[int, Sequence[str]]) -> None:
     """Delete the files of a transaction that nothing may refer to, by table. Those that cannot be deleted stay."""
 
     def delete(table: int) -> None:
-        with warn_if_left("files of a transaction that was not staged", locations[table][0]):
-            io = layouts.make(table).io
-            if failure := delete_each(lambda: io, locations[table])[1]:
-                raise failure
+        remove_objects(layouts, table, locations[table], "files of a transaction that was not staged")
 
-    map_in_threads(delete, [table for table in locations if locations[table]], "unstaged")
+    map_in_threads(delete, locations, "unstaged")
 
 
 class BlockTransfer(Protocol):
