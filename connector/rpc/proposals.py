@@ -121,8 +121,8 @@ class Proposal:
         if self.resource.existing_table is ExistingTableMode.REQUIRE and not self._is_backfilled:
             yield (
                 f"table {self.path} does not exist, and `existing_table` is {self.resource.existing_table}, so it is "
-                "not created. Correct the table's name or namespace in the binding's config, or create the table, or "
-                f"set `existing_table` to {ExistingTableMode.APPEND}."
+                "not created. Correct the table's name or namespace in the binding's config, or create or restore the "
+                f"table, or set `existing_table` to {ExistingTableMode.APPEND}."
             )
 
 
