@@ -44,6 +44,7 @@ from support.servers.s3_server import S3Server
 from support.snapshots import check_text
 from support.tables.arranged_tables import check_arrangements
 from support.tables.compacted_tables import check_compactions
+from support.tables.expiring_tables import check_history_after_expiries
 from support.tables.found_tables import find
 from support.tables.local_tables import alterer, ids_of
 
@@ -322,6 +323,12 @@ def test_an_expiry_that_the_client_repeats_deletes_its_files(
         assert expire_snapshots(catalog, path) == len(expired)
         assert expired.isdisjoint(files_under(table.io, table.location()))
     assert len(catalog.load_table(path).snapshots()) == 1
+
+
+def test_time_travel_shows_no_older_rows_in_the_place_of_expired_ones(
+    catalog: Catalog, endpoint: EndpointConfig, path: TableIdentifier
+) -> None:
+    check_history_after_expiries(catalog, path, table_location(endpoint, path))
 
 
 def test_a_reset_that_the_client_repeats_is_done(catalog: Catalog, glue_proxy: FaultProxy, table: Table) -> None:

@@ -38,6 +38,7 @@ from support.sessions.runtime import LEDGER, Runtime
 from support.snapshots import check_text
 from support.tables.arranged_tables import check_arrangements
 from support.tables.compacted_tables import check_compactions
+from support.tables.expiring_tables import check_history_after_expiries
 from support.tables.found_tables import find
 from support.tables.local_tables import foreign_table, ids_of
 
@@ -273,6 +274,10 @@ def test_partitions_and_the_order_of_a_table_change(catalog: Catalog) -> None:
 
 def test_no_row_is_lost_when_a_table_is_compacted_beside_transactions(catalog: Catalog) -> None:
     check_compactions(catalog, TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders"))
+
+
+def test_time_travel_shows_no_older_rows_in_the_place_of_expired_ones(catalog: Catalog) -> None:
+    check_history_after_expiries(catalog, TableIdentifier(f"shop_{uuid.uuid4().hex}", "orders"))
 
 
 def test_a_change_of_types_that_a_metastore_refuses_is_told_with_its_setting(catalog: Catalog) -> None:

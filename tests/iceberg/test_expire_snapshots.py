@@ -1,15 +1,23 @@
 """Expired snapshots go with what only they referred to; whatever else anybody can reach stays, whoever is faster."""
 
+import json
 import logging
 import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.statistics import PartitionStatisticsFile, StatisticsFile
-from pyiceberg.table.update import AddSnapshotUpdate, AssertTableUUID, SetPartitionStatisticsUpdate
+from pyiceberg.table.update import (
+    AddSnapshotUpdate,
+    AssertTableUUID,
+    RemoveSnapshotsUpdate,
+    SetPartitionStatisticsUpdate,
+    update_table_metadata,
+)
 
 from connector.config.catalog import RestCatalog
 from connector.host.interruption import InterruptedMaintenanceError, Interruption
@@ -19,6 +27,7 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.fences import fence
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.iceberg.metadata import copied_metadata
 from connector.iceberg.metadata.old_metadata import DELETE_OLD_METADATA
 from connector.iceberg.metadata.retention import GC_ENABLED, Expired
 from connector.model.state import WriterId
@@ -29,8 +38,17 @@ from support.rows.staged_files import land, place_of, stage, write_file
 from support.rows.staged_rows import WRITER
 from support.servers.rest_catalog import rest_catalog_server
 from support.snapshots import check_text
-from support.tables.expiring_tables import NOTHING_OLD, files, head, ids_at, left, referred_to, rows
-from support.tables.local_tables import foreign_table, ids_of, record_property, table_of
+from support.tables.expiring_tables import (
+    NOTHING_OLD,
+    check_history_after_expiries,
+    files,
+    head,
+    ids_at,
+    left,
+    referred_to,
+    rows,
+)
+from support.tables.local_tables import foreign_table, ids_of, local_catalog, record_property, table_of
 
 
 @pytest.fixture
@@ -190,9 +208,53 @@ def test_what_a_tag_or_a_branch_can_reach_is_kept(catalog: Catalog, kind: str) -
         land(catalog, number)
     assert expire_snapshots(catalog, PATH) > 0
     assert {snapshot.snapshot_id for snapshot in table_of(catalog).snapshots()} == {kept, head(catalog)}
+    assert [entry.snapshot_id for entry in table_of(catalog).history()] == [head(catalog)]
     assert ids_at(catalog, kept) == [0, 1]
     assert ids_of(catalog, PATH) == [2, 3, 4, 5, 100, 101]
     assert left(catalog) == referred_to(catalog)
+
+
+def test_time_travel_shows_no_older_rows_in_the_place_of_expired_ones(tmp_path: Path) -> None:
+    check_history_after_expiries(local_catalog(tmp_path), PATH)
+
+
+@pytest.mark.catalog
+def test_a_rest_server_keeps_the_same_history(tmp_path: Path) -> None:
+    with (
+        rest_catalog_server(jars("rest-catalog"), tmp_path) as server,
+        open_rest(RestCatalog(server.uri, str(server.warehouse)), {}) as catalog,
+    ):
+        check_history_after_expiries(catalog, PATH)
+
+
+@pytest.mark.parametrize("kept_texts", [0, 1 << 20], ids=["written anew", "from memory"])
+def test_the_file_has_the_snapshots_that_are_kept_as_they_were(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch, kept_texts: int
+) -> None:
+    """Also a parent that has expired: a job that reads what has come since the parent goes on from there."""
+    monkeypatch.setattr(copied_metadata, "_TEXTS", kept_texts)
+    for number in range(3):
+        land(catalog, number)
+
+    def read() -> list[Any]:
+        found: list[Any] = json.loads(place_of(table_of(catalog).metadata_location).read_bytes())["snapshots"]
+        return found
+
+    *expired, newest = read()
+    assert newest["parent-snapshot-id"] == expired[-1]["snapshot-id"]
+    assert expire_snapshots(catalog, PATH) > 0
+    assert read() == [newest]
+
+
+def test_pyiceberg_still_leaves_gaps_in_the_log_and_changes_kept_snapshots(catalog: Catalog) -> None:
+    """Once it does neither, the connector need not correct what it makes of a removal."""
+    for number in range(3):
+        land(catalog, number)
+    before = table_of(catalog).metadata
+    first, second, third = before.snapshots
+    after = update_table_metadata(before, (RemoveSnapshotsUpdate(snapshot_ids=[second.snapshot_id]),))
+    assert [entry.snapshot_id for entry in after.snapshot_log] == [first.snapshot_id, third.snapshot_id]
+    assert (third.parent_snapshot_id, after.snapshots[-1].parent_snapshot_id) == (second.snapshot_id, None)
 
 
 def test_work_that_is_staged_to_be_audited_is_kept(catalog: Catalog) -> None:

@@ -5,13 +5,15 @@
   it does not. S3 answers this question with 403 to users who may not list the whole bucket.
 - Metadata is never dated before the metadata that it replaces. PyIceberg dates it by the machine's clock, unless there
   is a new snapshot. Iceberg's Java library reads no metadata that is a minute older than its newest snapshot.
+- Snapshots are removed as in Iceberg's Java library. PyIceberg leaves gaps in the log of the table's snapshots, and
+  takes their parents away from snapshots that stay.
 - PyIceberg creates tables of older versions than 3 only. So the connector writes the first metadata file of others, and
   registers it as a new table. Later commits replace the metadata as in tables of version 2.
 """
 
 import threading
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from gzip import BadGzipFile
@@ -27,6 +29,7 @@ from pyiceberg.serializers import Compressor
 from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
 from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
+from pyiceberg.table.update import RemoveSnapshotsUpdate, TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier
 
 from connector.encoding.parquet.file_options import find_locations
@@ -114,11 +117,19 @@ class RegisteredTables(MetastoreCatalog):
         """Commit to the metadata that the table was loaded with. Raises CommitFailedException if it was replaced."""
         return self._base.commit(table, partial(super().commit_table, table, *args, **kwargs))  # type: ignore[safe-super]
 
-    def _update_and_stage_table(self, current_table: Table | None, *args: Any, **kwargs: Any) -> StagedTable:
-        staged = super()._update_and_stage_table(current_table, *args, **kwargs)
-        before = current_table.metadata.last_updated_ms if current_table else 0
-        if staged.metadata.last_updated_ms < before:
-            staged.metadata = staged.metadata.model_copy(update={"last_updated_ms": before})
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        if current_table:
+            removed = {
+                id_ for update in updates if isinstance(update, RemoveSnapshotsUpdate) for id_ in update.snapshot_ids
+            }
+            staged.metadata = _correct(current_table.metadata, staged.metadata, removed)
         return staged
 
     def _load_file_io(self, *_: Any, **__: Any) -> FileIO:
@@ -135,6 +146,31 @@ class RegisteredTables(MetastoreCatalog):
         # As PyIceberg's ToOutputFile does, which also reads PyIceberg's own settings, each time.
         content = metadata.model_dump_json(exclude_none=True).encode()
         write_small_file(io, metadata_path, Compressor.get_compressor(metadata_path).bytes_compressor()(content))
+
+
+def _correct(before: TableMetadata, after: TableMetadata, removed: Set[int]) -> TableMetadata:
+    """Return the metadata that a commit makes, with a date that is not before the former one, and with the snapshots
+    and their log as they have to be when snapshots are removed."""
+    changes: dict[str, Any] = {}
+    if after.last_updated_ms < before.last_updated_ms:
+        changes["last_updated_ms"] = before.last_updated_ms
+    if removed:
+        unchanged = {snapshot.snapshot_id: snapshot for snapshot in before.snapshots}
+        changes["snapshots"] = [unchanged.get(each.snapshot_id, each) for each in after.snapshots]
+        changes["snapshot_log"] = after.snapshot_log[_count_before_gap(before, removed) :]
+    return after.model_copy(update=changes) if changes else after
+
+
+def _count_before_gap(metadata: TableMetadata, removed: Set[int]) -> int:
+    """Return how many entries of the log stay before the last one that goes. They go, too: a query about the time of an
+    expired snapshot would read an older one in its place."""
+    staying = count = 0
+    for entry in metadata.snapshot_log:
+        if entry.snapshot_id in removed:
+            count = staying
+        else:
+            staying += 1
+    return count
 
 
 class TablesInStore(RegisteredTables):
