@@ -15,9 +15,11 @@ import duckdb
 import msgspec
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.conversions import to_bytes
+from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.expressions import BooleanExpression, EqualTo, IsNaN, IsNull
+from pyiceberg.manifest import ManifestFile, construct_partition_summaries
 from pyiceberg.partitioning import PartitionField, PartitionSpec
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import (
     BucketTransform,
@@ -30,6 +32,7 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
+from pyiceberg.typedef import Record
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -107,14 +110,11 @@ def found(catalog: Catalog, expression: BooleanExpression) -> tuple[list[int], i
     return sorted(scan.to_arrow()["id"].to_pylist()), len(list(scan.plan_files()))
 
 
-@pytest.mark.parametrize(("type_", "low", "high"), EVERY_TYPE, ids=lambda value: str(value)[:20])
-def test_a_partition_is_in_the_manifest_as_it_was_staged(
-    catalog: Catalog, type_: PrimitiveType, low: Any, high: Any
-) -> None:
-    table = table_by(catalog, type_, IdentityTransform())
+def write_manifest(table: Table, type_: PrimitiveType, *values: Any) -> ManifestFile:
+    """A manifest of files with these values of the partition field."""
     files = [
         DataFile(f"file:///{value}", 1, 1, (4,), (), (None if value is None else to_bytes(type_, value),))
-        for value in (low, None, high)
+        for value in values
     ]
     reader = PartitionReader(table, 0)
     unsent = dict[str, list[WrittenFile]]()
@@ -124,11 +124,39 @@ def test_a_partition_is_in_the_manifest_as_it_was_staged(
     [file] = unsent[manifest.manifest_path]
     file.send()
     manifest.sequence_number = manifest.min_sequence_number = 1
+    return manifest
+
+
+@pytest.mark.parametrize(("type_", "low", "high"), EVERY_TYPE, ids=lambda value: str(value)[:20])
+def test_a_partition_is_in_the_manifest_as_it_was_staged(
+    catalog: Catalog, type_: PrimitiveType, low: Any, high: Any
+) -> None:
+    table = table_by(catalog, type_, IdentityTransform())
+    manifest = write_manifest(table, type_, low, None, high)
     assert [entry.data_file.partition[0] for entry in manifest.fetch_manifest_entry(table.io)] == [low, None, high]
     assert manifest.partitions
     [summary] = manifest.partitions
     assert (summary.lower_bound, summary.upper_bound) == (to_bytes(type_, low), to_bytes(type_, high))
     assert (summary.contains_null, summary.contains_nan) == (True, False)
+
+
+@pytest.mark.parametrize("type_", [FloatType(), DoubleType()], ids=str)
+def test_the_bounds_of_a_manifest_are_around_zeros_of_both_signs(catalog: Catalog, type_: PrimitiveType) -> None:
+    """Iceberg orders -0.0 before 0.0, and readers in Java skip manifests by that order."""
+    table = table_by(catalog, type_, IdentityTransform())
+    zeros, around = (-0.0, 0.0), []
+    for values in (zeros, zeros[::-1], (*zeros, 1.5), (-1.5, *zeros[::-1])):
+        manifest = write_manifest(table, type_, *values)
+        assert manifest.partitions
+        around += [from_bytes(type_, bound) for bound in (manifest.partitions[0][2], manifest.partitions[0][3])]
+    assert str(around) == str([-0.0, 0.0, -0.0, 0.0, -0.0, 1.5, -1.5, 0.0])
+
+
+def test_pyiceberg_still_takes_zeros_of_both_signs_for_one_another() -> None:
+    """Once it does not, the connector need not correct the bounds of manifests."""
+    schema, spec = Schema(NestedField(2, "part", DoubleType())), by(IdentityTransform())
+    [summary] = construct_partition_summaries(spec, schema, [Record(-0.0), Record(0.0)])
+    assert (summary.lower_bound, summary.upper_bound) == (to_bytes(DoubleType(), -0.0),) * 2
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, AvroFileWriter, AvroSchema, read_records
-from connector.iceberg.metadata.partitions import name_in_avro
+from connector.iceberg.metadata.partitions import include_both_zeros, name_in_avro
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids, number_rows
 
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
@@ -148,6 +148,7 @@ class ManifestWriter(ManifestWriterV2):
     def to_manifest_file(self) -> ManifestFile:
         """Return the manifest as a list of any version names it. Its rows have no ids yet."""
         manifest = super().to_manifest_file()
+        include_both_zeros(manifest.partitions or (), _partition_type(self._spec, self._schema))
         return ManifestFile(*(manifest[position] for position in range(len(manifest))), None)
 
     def __exit__(self, *raised: Any) -> None:

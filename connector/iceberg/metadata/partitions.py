@@ -1,4 +1,4 @@
-"""Partitions: reads the partition of a staged file, and tells the partitions of listed files apart."""
+"""Partitions: reads those of staged files, tells those of listed files apart, and corrects the bounds of manifests."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,15 @@ from functools import lru_cache
 from typing import Any, Final
 from uuid import UUID
 
-from pyiceberg.conversions import from_bytes
+from pyiceberg.conversions import from_bytes, to_bytes
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
+from pyiceberg.manifest import PARTITION_FIELD_SUMMARY_TYPE, PartitionFieldSummary
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.typedef import Record
-from pyiceberg.types import PrimitiveType, UUIDType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType, StructType, UUIDType
 
 from connector.host.errors import BACKFILL, UnfitCommitError
 from connector.model.state import DataFile
@@ -24,6 +25,14 @@ _REMEDY: Final = (
     "The staged rows stay in the task's state. Give them up with `materialize-iceberg fence reset --staged "
     f"skip`, or {BACKFILL}."
 )
+
+_SUMMARY: Final = [each.name for each in PARTITION_FIELD_SUMMARY_TYPE.fields]
+_LOWER: Final = _SUMMARY.index("lower_bound")
+_UPPER: Final = _SUMMARY.index("upper_bound")
+# -0.0 and 0.0 as bounds, by the type of a partition field.
+_ZEROS: Final[Mapping[IcebergType, tuple[bytes, bytes]]] = {
+    each: (to_bytes(each, -0.0), to_bytes(each, 0.0)) for each in (FloatType(), DoubleType())
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +154,18 @@ def name_in_avro(name: str) -> str:
     ends. Readers find the fields by their ids.
     """
     return "".join(each if each.isascii() else f"_x{ord(each):X}" for each in name)
+
+
+def include_both_zeros(summaries: Sequence[PartitionFieldSummary], partition_type: StructType) -> None:
+    """Let each bound that is -0.0 or 0.0 be the one of them that includes both, in place.
+
+    Iceberg orders -0.0 before 0.0. To PyIceberg they are equal, so that the first one in a manifest counts. Then Spark
+    would skip the manifest when it looks for the other one.
+    """
+    for partition_field, summary in zip(partition_type.fields, summaries, strict=True):
+        if partition_field.field_type in _ZEROS:
+            negative, positive = _ZEROS[partition_field.field_type]
+            if summary.lower_bound == positive:
+                summary[_LOWER] = negative
+            if summary.upper_bound == negative:
+                summary[_UPPER] = positive
