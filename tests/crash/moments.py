@@ -72,8 +72,8 @@ def answers_lost(task: Task) -> None:
         task.check(complete=True)
         task.noted()
     if task.lake.kind is Kind.GLUE:
-        # Its client repeated every update, and Glue refused what was built on the version before.
-        assert task.log.count("Glue detected concurrent update") >= len(LOST_ANSWERS)
+        # Its client repeats each update, and Glue refuses the later ones. This is no conflict with another writer.
+        assert "Glue detected concurrent update" not in task.log
 
 
 def frozen_before_acknowledge(task: Task) -> None:

@@ -49,10 +49,16 @@ class CatalogWire:
         self._faults = faults
         self._committed_table = committed_table
         self._overtake = overtake
+        self._lost: dict[bytes, Fault] = {}  # AWS's client repeats a request, and must not hear any more then
 
     def fault_of(self, request: Request) -> Fault:
         table = self._committed_table(request)
-        return commit_fault(self._faults, table, partial(self._overtake, table)) if table else GENUINE
+        if not table:
+            return GENUINE
+        fault = self._lost.get(request.body) or commit_fault(self._faults, table, partial(self._overtake, table))
+        if request.body and fault.forwarded and fault != GENUINE:
+            self._lost[request.body] = fault
+        return fault
 
 
 @dataclass(frozen=True)
