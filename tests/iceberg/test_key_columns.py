@@ -11,7 +11,7 @@ from pyiceberg.types import LongType, StringType
 from connector.host.errors import UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
-from connector.iceberg.commits.key_columns import record_key_columns
+from connector.iceberg.commits.key_columns import find_inexact_parts, record_key_columns
 from connector.iceberg.metadata.table_properties import KEY_COLUMNS_PREFIX
 from connector.model.binding import KeyPart, RowSettings, UpdateMode, Updates
 from connector.model.state import WriterId
@@ -19,9 +19,9 @@ from connector.model.table_identifier import GENERATION_PROPERTY, Generation
 from protocol.flow import WHOLE_RANGE, Collection, FieldSelection, Materialization, MaterializationBinding
 from support.bindings import MATERIALIZATION, PATH, collection, projection
 from support.rows.staged_rows import WRITER
-from support.rows.updated_rows import make_table, stage_updates, values_of
+from support.rows.updated_rows import DOCUMENT, make_table, stage_updates, values_of
 from support.snapshots import check_text
-from support.tables.altered_tables import fit, wanted
+from support.tables.altered_tables import ID, fit, wanted
 from support.tables.local_tables import rewrite_by_another_engine
 
 ORDERS: Final = collection(projection("id", "integer"), projection("doc", "object", ptr=""))
@@ -130,6 +130,27 @@ def test_a_key_that_has_been_a_number_or_a_string_is_looked_for_in_documents_unt
     with catalog.load_table(PATH).transaction() as transaction:
         transaction.set_properties(Generation(GENERATION, (), MATERIALIZATION).encode())
     assert are_columns_enough(catalog)
+
+
+def test_each_text_of_a_key_that_an_older_image_has_recorded_may_be_of_a_number(catalog: Catalog) -> None:
+    """Older images did not record which parts are inexact: "7" may be from when the schema allowed 7, too."""
+    [(name, value)] = recorded(catalog).items()
+    properties = msgspec.json.decode(value) | {"columns": {"/id": ID.field_id, "/code": DOCUMENT.field_id}}
+
+    def find() -> tuple[str, ...]:
+        with catalog.load_table(PATH).transaction() as transaction:
+            transaction.set_properties({name: msgspec.json.encode(properties).decode()})
+        return find_inexact_parts(catalog.load_table(PATH), WRITER, properties["generation"])
+
+    assert find() == ()
+    del properties["inexact"]
+    assert find() == ("/code",)
+    updates = Updates((KeyPart(ID.field_id, "/id"), KeyPart(DOCUMENT.field_id, "/code")), DOCUMENT.field_id)
+    newest = replace(stage_updates(catalog, {1: "b"}), updates=updates)
+    [value] = record_key_columns(catalog.load_table(PATH), [newest]).values()
+    assert msgspec.json.decode(value)["inexact"] == ["/code"]
+    fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
+    assert find() == ("/id", "/code")
 
 
 @pytest.mark.parametrize(

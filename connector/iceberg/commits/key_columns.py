@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 from pyiceberg.table import Table
+from pyiceberg.types import StringType
 
 from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.fences import fence
@@ -60,10 +61,16 @@ def check_key_columns(table: Table, writer: WriterId, generation: str, binding: 
 def find_inexact_parts(table: Table, writer: WriterId, generation: str) -> tuple[str, ...]:
     """Return the parts of the key for which older rows may have one value for different keys.
 
-    A schema that is narrowed to strings does not tell: a row of 7, from before, has "7" in its column.
+    A schema that is narrowed to strings does not tell: a row of 7, from before, has "7" in its column. If an older
+    image has recorded the columns, that may be so in each one of text.
     """
     recorded = _read(table, _property_name(writer))
-    return recorded.inexact if recorded and recorded.generation == generation else ()
+    if recorded is None or recorded.generation != generation:
+        return ()
+    if recorded.inexact is not None:
+        return recorded.inexact
+    texts = {column.field_id for column in table.schema().fields if column.field_type == StringType()}
+    return tuple(part for part, number in recorded.columns.items() if find_newest_column(table, number) in texts)
 
 
 def _property_name(writer: WriterId) -> str:

@@ -210,7 +210,8 @@ class KeyColumns(msgspec.Struct, frozen=True, omit_defaults=True):
 
     generation: str  # its UUID
     columns: dict[str, int]  # field ids, by where documents have the part of the key
-    inexact: tuple[str, ...] = ()  # the parts that may have one value in the column for different keys
+    # The parts that may have one value in the column for different keys. None: an older image, which did not know them.
+    inexact: tuple[str, ...] | None = None
 
 
 class MissingStatistics(NamedTuple):
