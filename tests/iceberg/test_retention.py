@@ -102,6 +102,14 @@ def test_no_more_young_snapshots_stay_than_the_table_says(table: Table) -> None:
     assert table.due(AGE | {MAX_KEPT: "3"}) == [9906]
 
 
+def test_without_a_largest_number_only_the_age_counts(table: Table) -> None:
+    """A user may have removed the number, to keep all young snapshots."""
+    table.commit(*range(2600))
+    age = {MAX_AGE: "3000"}
+    assert table.due(age, now=2600) == []
+    assert table.due(age | {MAX_KEPT: "2000"}, now=2600) == [*range(600)]
+
+
 @pytest.mark.parametrize(
     "properties",
     [{}, {MAX_KEPT: "1"}, AGE | {GC_ENABLED: "false"}],
