@@ -80,17 +80,22 @@ def test_what_this_process_has_set_for_itself_is_left_out(monkeypatch: pytest.Mo
     assert "AWS_REQUEST_CHECKSUM_CALCULATION" not in select_inherited()
 
 
+def test_hadoop_s_client_in_a_worker_has_the_user_s_class_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CLASSPATH", "/etc/hadoop:/hadoop/*")
+    assert make_environment(tmp_path / "connection")["CLASSPATH"] == "/etc/hadoop:/hadoop/*"
+
+
 def test_a_user_may_have_no_home_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as the user of a container, where nothing sets HOME."""
     monkeypatch.delenv("HOME", raising=False)
     monkeypatch.setattr(os, "getuid", lambda: 4711)  # of no user
-    assert "-Duser.home=/" in make_command("512m", Path("/tmp"))
+    assert "-Duser.home=/" in make_command("512m", Path("/tmp"), [])
 
 
 def test_names_of_files_are_utf_8_whatever_the_locale(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """TMPDIR may have any name."""
     monkeypatch.setenv("LC_ALL", "C")
-    environment = make_environment([], tmp_path / "connection")
+    environment = make_environment(tmp_path / "connection")
     show = [str(find_java()), "-XshowSettings:properties", "-version"]
     shown = subprocess.run(show, env=environment, capture_output=True, text=True, check=True).stderr
     assert "sun.jnu.encoding = UTF-8" in shown

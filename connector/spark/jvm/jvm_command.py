@@ -67,10 +67,10 @@ def find_spark_home() -> Path:
     return Path(pyspark.origin).parent
 
 
-def make_command(heap: str, temporary: Path) -> list[str]:
+def make_command(heap: str, temporary: Path, jars: Sequence[Path]) -> list[str]:
     """Return the command line of the JVM.
 
-    `heap` is its maximum size, as in 512m. `temporary` is for the JVM's temporary files.
+    `heap` is its maximum size, as in 512m. `temporary` is for the JVM's temporary files. `jars` have its classes.
 
     Raises UserError if there is no Java.
     """
@@ -99,6 +99,9 @@ def make_command(heap: str, temporary: Path) -> list[str]:
         # Spark and the libraries in its jars put files there, which a JVM that is killed does not remove.
         f"-Djava.io.tmpdir={temporary}",
         f"-Duser.home={_find_home()}",  # Java would look it up by the user's name
+        # Spark's workers inherit CLASSPATH, which is for Hadoop's client in each of them.
+        "-cp",
+        os.pathsep.join(map(str, jars)),
         "org.apache.spark.deploy.SparkSubmit",
         "pyspark-shell",
     ]
@@ -115,14 +118,13 @@ def _shared_archive() -> str:
     return f"-XX:SharedArchiveFile={archive}" if archive.exists() else "-Xshare:auto"
 
 
-def make_environment(jars: Sequence[Path], connection_file: Path) -> Mapping[str, str]:
+def make_environment(connection_file: Path) -> Mapping[str, str]:
     """Return the environment of the JVM, without secrets. The JVM writes its port to `connection_file`."""
     return {
         **USER,
         **select_inherited(),
         **LOCALE,
         "SPARK_HOME": str(find_spark_home()),
-        "CLASSPATH": os.pathsep.join(map(str, jars)),
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection_file),
         "PYSPARK_PYTHON": sys.executable,

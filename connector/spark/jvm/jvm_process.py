@@ -80,14 +80,14 @@ class Jvm:
         self._control_group = Cgroup()
         self._killed_for_memory = self._control_group.killed_for_memory
         self._process = subprocess.Popen(
-            jvm_command.make_command(heap, local_directory),
+            jvm_command.make_command(heap, local_directory, jars),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             # Ctrl-C in a terminal is ours to handle. A JVM in a session of its own would be left if it is stopped while
             # this process is killed: the system continues stopped groups only of a session that loses their parent.
             process_group=0,
-            env={**environment, **jvm_command.make_environment(jars, self._connection_file)},
+            env={**environment, **jvm_command.make_environment(self._connection_file)},
         )
         self._reader = threading.Thread(target=self._log_output, name="jvm-output", daemon=True)
         self._reader.start()

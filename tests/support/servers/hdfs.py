@@ -21,6 +21,7 @@ from support.sessions.processes import wait_until
 JARS: Final = Path(pyspark.__file__).parent / "jars"
 SERVERS: Final = "org.apache.hadoop.hdfs.server"
 JAVA_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+NAME_SERVICE: Final = "nameservice1"  # known only to the configuration of the client, as where there are two name nodes
 LIVE_DATA_NODES: Final = "jmx?qry=Hadoop:service=NameNode,name=FSNamesystem"
 
 
@@ -60,9 +61,8 @@ def hdfs(directory: Path) -> Iterator[Hdfs]:
         "dfs.datanode.data.dir": f"file://{directory}/blocks",
         "dfs.replication": "1",
     }
-    properties = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
-    for file in ("core-site.xml", "hdfs-site.xml"):
-        (directory / file).write_text(f"<configuration>{''.join(properties)}</configuration>")
+    _configure(directory, settings)
+    _configure(directory / "client", _name_service(name_node))
     virtual_machine = [str(find_java()), *JAVA_OPTIONS, "-cp", classes]
     names, blocks = ([*virtual_machine, f"{SERVERS}.{server}"] for server in ("namenode.NameNode", "datanode.DataNode"))
     with (directory / "format.log").open("wb") as log:
@@ -72,7 +72,25 @@ def hdfs(directory: Path) -> Iterator[Hdfs]:
         running(blocks, USER, f"http://{data_node_pages}", directory / "blocks.log"),
     ):
         assert wait_until(lambda: _live_data_nodes(name_node_pages) == 1)
-        yield Hdfs(f"hdfs://{name_node}", environment)
+        yield Hdfs(
+            f"hdfs://{NAME_SERVICE}", {**environment, "CLASSPATH": f"{directory / 'client'}:{environment['CLASSPATH']}"}
+        )
+
+
+def _name_service(name_node: str) -> Mapping[str, str]:
+    return {
+        "dfs.nameservices": NAME_SERVICE,
+        f"dfs.ha.namenodes.{NAME_SERVICE}": "only",
+        f"dfs.namenode.rpc-address.{NAME_SERVICE}.only": name_node,
+        f"dfs.client.failover.proxy.provider.{NAME_SERVICE}": f"{SERVERS}.namenode.ha.ConfiguredFailoverProxyProvider",
+    }
+
+
+def _configure(directory: Path, settings: Mapping[str, str]) -> None:
+    properties = [f"<property><name>{name}</name><value>{value}</value></property>" for name, value in settings.items()]
+    directory.mkdir(exist_ok=True)
+    for file in ("core-site.xml", "hdfs-site.xml"):
+        (directory / file).write_text(f"<configuration>{''.join(properties)}</configuration>")
 
 
 def _live_data_nodes(pages: str) -> int:
