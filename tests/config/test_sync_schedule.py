@@ -1,6 +1,8 @@
 """The schedule of commits: the configs of Estuary's other materializations are read, and clocks may change."""
 
 import re
+import zoneinfo
+from collections.abc import Iterator
 from datetime import UTC, datetime, time, timedelta
 from typing import Final
 
@@ -8,7 +10,7 @@ import pytest
 
 from connector.config.endpoint_config import ENDPOINT_SCHEMA
 from connector.config.settings import parse
-from connector.config.sync_schedule import INTERVALS, SLOW_INTERVAL, SyncFrequency, SyncSchedule
+from connector.config.sync_schedule import INTERVALS, SLOW_INTERVAL, SyncFrequency, SyncSchedule, parse_time_zone
 from connector.host.errors import InvalidConfigError
 from protocol.flow import Json
 
@@ -218,6 +220,21 @@ def test_other_days_are_refused(text: str) -> None:
 def test_other_time_zones_are_refused(text: str) -> None:
     [complaint] = complaints({**LOCAL, "syncSchedule": {**OFFICE, "timezone": text}})
     assert complaint.startswith("/syncSchedule/timezone: must be the IANA name of a time zone")
+
+
+@pytest.fixture
+def no_time_zones_of_the_system() -> Iterator[None]:
+    zoneinfo.reset_tzpath([])
+    zoneinfo.ZoneInfo.clear_cache()
+    yield
+    zoneinfo.reset_tzpath()
+    zoneinfo.ZoneInfo.clear_cache()
+
+
+@pytest.mark.usefixtures("no_time_zones_of_the_system")
+def test_time_zones_are_known_where_the_system_has_none() -> None:
+    """As in a bare container."""
+    assert str(parse_time_zone("America/New_York")) == "America/New_York"
 
 
 @pytest.mark.parametrize("text", ["24:00", "9", "09:60", "09:00:00", "9am", "-1:00", "9" * 40 + ":00", "09:00\n"])
