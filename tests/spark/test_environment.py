@@ -85,6 +85,17 @@ def test_hadoop_s_client_in_a_worker_has_the_user_s_class_path(monkeypatch: pyte
     assert make_environment(tmp_path / "connection")["CLASSPATH"] == "/etc/hadoop:/hadoop/*"
 
 
+@pytest.mark.parametrize("chosen", [{}, {"HADOOP_USER_NAME": "etl"}])
+def test_tasks_are_the_user_of_hdfs_that_this_process_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, chosen: dict[str, str]
+) -> None:
+    monkeypatch.delenv("HADOOP_USER_NAME", raising=False)
+    for name, user in chosen.items():
+        monkeypatch.setenv(name, user)
+    environment = make_environment(tmp_path / "connection")
+    assert {name: user for name, user in environment.items() if name == "HADOOP_USER_NAME"} == chosen
+
+
 def test_a_user_may_have_no_home_and_no_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as the user of a container, where nothing sets HOME."""
     monkeypatch.delenv("HOME", raising=False)

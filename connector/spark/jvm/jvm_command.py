@@ -21,8 +21,9 @@ WORKER_ALLOCATION: Final = {
     # The C library cannot reuse the aligned memory that Arrow frees: a worker would grow by 10 MB with every table.
     "ARROW_DEFAULT_MEMORY_POOL": "jemalloc",
 }
-# Hadoop insists on a user name, whatever it is, and a container's user may have none.
-USER: Final = {"HADOOP_USER_NAME": "flow", "SPARK_USER": "flow"}
+# Spark insists on a user name, and a container's user may have none. HADOOP_USER_NAME would make the tasks another user
+# of HDFS than this process.
+USER: Final = {"SPARK_USER": "flow"}
 # Otherwise Java cannot open a directory whose name the user's locale cannot encode, and the system's messages, by which
 # errors are recognised, are in the user's language.
 LOCALE: Final = {"LC_ALL": "C.UTF-8"}

@@ -12,7 +12,6 @@ from urllib.request import urlopen
 import pyspark
 
 from connector.spark.jvm.java import find_java
-from connector.spark.jvm.jvm_command import USER
 from support.jars import jars, leave_out
 from support.repository import REPOSITORY
 from support.servers.server_process import free_address, running
@@ -21,6 +20,8 @@ from support.sessions.processes import wait_until
 JARS: Final = Path(pyspark.__file__).parent / "jars"
 SERVERS: Final = "org.apache.hadoop.hdfs.server"
 JAVA_OPTIONS: Final = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
+# The user of the servers may do everything. The directory / belongs to the user of this process, who has formatted it.
+OPERATOR: Final = {"HADOOP_USER_NAME": "operator"}
 NAME_SERVICE: Final = "nameservice1"  # known only to the configuration of the client, as where there are two name nodes
 LIVE_DATA_NODES: Final = "jmx?qry=Hadoop:service=NameNode,name=FSNamesystem"
 
@@ -68,8 +69,8 @@ def hdfs(directory: Path) -> Iterator[Hdfs]:
     with (directory / "format.log").open("wb") as log:
         subprocess.run([*names, "-format", "-nonInteractive"], stdout=log, stderr=log, check=True)
     with (
-        running(names, USER, f"http://{name_node_pages}", directory / "names.log"),
-        running(blocks, USER, f"http://{data_node_pages}", directory / "blocks.log"),
+        running(names, OPERATOR, f"http://{name_node_pages}", directory / "names.log"),
+        running(blocks, OPERATOR, f"http://{data_node_pages}", directory / "blocks.log"),
     ):
         assert wait_until(lambda: _live_data_nodes(name_node_pages) == 1)
         yield Hdfs(

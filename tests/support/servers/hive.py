@@ -12,7 +12,6 @@ import pyspark
 import pytest
 
 from connector.spark.jvm.java import find_java
-from connector.spark.jvm.jvm_command import USER
 from support.jars import jars
 from support.servers.s3_server import S3Server
 from support.servers.server_process import free_address, running
@@ -68,7 +67,7 @@ def hive_metastore(
     server = ("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", address.rpartition(":")[2])
     options = (*JAVA_OPTIONS, *DEADLOCKS, f"-Dderby.stream.error.file={directory}/derby.log")
     command = [str(find_java()), *options, "-cp", ":".join(classes), *server]
-    with running(command, USER, f"thrift://{address}", directory / "server.log"):
+    with running(command, {}, f"thrift://{address}", directory / "server.log"):
         yield Metastore(f"thrift://{address}", warehouse)
 
 
