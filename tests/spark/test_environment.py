@@ -112,6 +112,12 @@ def test_names_of_files_are_utf_8_whatever_the_locale(monkeypatch: pytest.Monkey
     assert "sun.jnu.encoding = UTF-8" in shown
 
 
+def test_the_system_s_messages_are_in_english(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Errors are recognised by them. LANGUAGE would count more than LC_ALL."""
+    monkeypatch.setenv("LANGUAGE", "de")
+    assert not make_environment(tmp_path / "connection")["LANGUAGE"]
+
+
 @pytest.mark.spark
 def test_the_settings_of_another_spark_on_this_machine_have_no_effect(tmp_path: Path) -> None:
     """Such as those that a cluster's node has in its profile."""

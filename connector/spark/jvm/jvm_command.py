@@ -26,7 +26,7 @@ WORKER_ALLOCATION: Final = {
 USER: Final = {"SPARK_USER": "flow"}
 # Otherwise Java cannot open a directory whose name the user's locale cannot encode, and the system's messages, by which
 # errors are recognised, are in the user's language.
-LOCALE: Final = {"LC_ALL": "C.UTF-8"}
+LOCALE: Final = {"LC_ALL": "C.UTF-8", "LANGUAGE": ""}
 OPENED_PACKAGES: Final = (
     "java.base/java.lang",
     "java.base/java.lang.invoke",
