@@ -55,6 +55,18 @@ NEW_SESSION: Final = (
     "Start the task again to get a new one. If awsSessionToken is set in /credentials, set new temporary credentials "
     "there, or permanent ones."
 )
+# Sentences about the credentials of a request. {of} is the path of the config's object that has them, empty for the
+# config itself.
+WRONG_CLOCK: Final = "{place} says that the clock of this machine is wrong ({answer}). Set it."
+WRONG_SECRET: Final = (
+    "{place} says that the secret access key does not belong to the access key id ({answer}). Check both in "
+    "{of}/credentials."
+)
+UNKNOWN_KEY: Final = (
+    "{place} does not know the access key id, or does not accept the session token ({answer}). Check awsAccessKeyId "
+    "and awsSessionToken in {of}/credentials."
+)
+EXPIRED_SESSION: Final = f"{{place}} says that the session token has expired ({{answer}}). {NEW_SESSION}"
 
 
 def is_refusal(error: ClientError) -> bool:
@@ -90,6 +102,30 @@ def read_answer(error: Exception) -> str:
     message = answer.get("Message", "")
     is_page = message.lstrip().startswith("<")  # of a web server, perhaps a proxy. It says no more than the code.
     return redact_and_shorten(f"{code}: {message}" if message and not is_page else code)
+
+
+# For the tables of services.
+CREDENTIAL_ERRORS: Final[ErrorTable] = (
+    # AWS answers with the code of a wrong secret if the clock is wrong.
+    Translation(is_a(ClientError, saying=("Signature expired", "Signature not yet current")), UserError, WRONG_CLOCK),
+    Translation(
+        # MinIO says it in the message only: its code is AccessDenied.
+        is_a(ClientError, saying=("InvalidSignature", "SignatureDoesNotMatch", "request signature we calculated")),
+        UserError,
+        WRONG_SECRET,
+    ),
+    Translation(
+        has_code(
+            "IncompleteSignatureException",
+            "InvalidClientTokenId",
+            "MissingAuthenticationTokenException",
+            "UnrecognizedClientException",
+        ),
+        UserError,
+        UNKNOWN_KEY,
+    ),
+    Translation(has_code("ExpiredToken", "ExpiredTokenException"), UserError, EXPIRED_SESSION),
+)
 
 
 def _code(error: ClientError) -> str:

@@ -16,7 +16,7 @@ from connector.host.errors import ErrorTable, RetryableError, Translation, UserE
 from connector.host.refresh import Lease, Refreshed
 from connector.host.threads import call_within
 from connector.storage.aws_credentials import FreshAwsCredentials, keep_given_credentials
-from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
+from connector.storage.aws_errors import CREDENTIAL_ERRORS, ENVIRONMENT_ERRORS, is_transient, read_answer
 
 # botocore may retry. If the first UpdateTable was done, the second one looks like a conflict: the catalog tells them
 # apart.
@@ -141,24 +141,7 @@ STS_ERRORS: Final[ErrorTable] = (
         RetryableError,
         "AWS STS in {region} is not able to answer now: {answer}.",
     ),
-    Translation(
-        # MinIO says it in the message only: its code is AccessDenied.
-        is_a(ClientError, saying=("SignatureDoesNotMatch", "request signature we calculated does not match")),
-        UserError,
-        "AWS STS in {region} says that the secret access key does not belong to the access key id ({answer}). Check "
-        "both in {of}/credentials.",
-    ),
-    Translation(
-        has_code("InvalidClientTokenId", "UnrecognizedClientException"),
-        UserError,
-        "AWS STS in {region} does not know the access key id, or does not accept the session token ({answer}). Check "
-        "awsAccessKeyId and awsSessionToken in {of}/credentials.",
-    ),
-    Translation(
-        has_code("ExpiredToken", "ExpiredTokenException"),
-        UserError,
-        f"AWS STS in {{region}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
-    ),
+    *CREDENTIAL_ERRORS,
     Translation(
         is_a(ClientError),
         UserError,

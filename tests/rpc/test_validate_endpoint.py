@@ -496,6 +496,10 @@ STS_ANSWERS: Final[Mapping[str, str]] = {
         "The request signature we calculated does not match the signature you provided. Check your key and signing "
         "method.",
     ),
+    "wrong clock": sts_error(
+        "SignatureDoesNotMatch",
+        "Signature expired: 20260101T000000Z is now earlier than 20260101T001000Z (20260101T002500Z - 15 min.)",
+    ),
 }
 
 

@@ -27,7 +27,7 @@ from connector.iceberg.catalogs.registered_tables import TablesInStore
 from connector.iceberg.catalogs.table_optimizers import OptimizerCatalog, TableOptimizer
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.aws_credentials import FreshAwsCredentials
-from connector.storage.aws_errors import ENVIRONMENT_ERRORS, NEW_SESSION, has_code, is_transient, read_answer
+from connector.storage.aws_errors import CREDENTIAL_ERRORS, ENVIRONMENT_ERRORS, has_code, is_transient, read_answer
 from connector.storage.aws_sessions import CLIENT_CONFIG, open_aws_session
 from connector.storage.file_access import FileCredentials
 
@@ -163,7 +163,8 @@ def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:
 
 def translate_errors(region: str) -> AbstractContextManager[None]:
     """Translate the errors of requests to Glue."""
-    return translate(GLUE_ERRORS, lambda error: {"place": f"AWS Glue in {region}", "answer": read_answer(error)})
+    place = f"AWS Glue in {region}"
+    return translate(GLUE_ERRORS, lambda error: {"of": "", "place": place, "answer": read_answer(error)})
 
 
 GLUE_ERRORS: Final[ErrorTable] = (
@@ -172,34 +173,7 @@ GLUE_ERRORS: Final[ErrorTable] = (
         RetryableError,
         "{place} is not able to answer now: {answer}.",
     ),
-    Translation(
-        # With the same codes as a wrong secret.
-        is_a(ClientError, saying=("Signature expired", "Signature not yet current"), read=read_answer),
-        UserError,
-        "{place} says that the clock of this machine is wrong ({answer}). Set it.",
-    ),
-    Translation(
-        has_code(
-            "IncompleteSignatureException",
-            "InvalidClientTokenId",
-            "MissingAuthenticationTokenException",
-            "UnrecognizedClientException",
-        ),
-        UserError,
-        "{place} does not know the access key id, or does not accept the session token ({answer}). Check "
-        "awsAccessKeyId and awsSessionToken in /credentials.",
-    ),
-    Translation(
-        has_code("InvalidSignatureException"),
-        UserError,
-        "{place} says that the secret access key does not belong to the access key id ({answer}). Check both in "
-        "/credentials.",
-    ),
-    Translation(
-        has_code("ExpiredTokenException"),
-        UserError,
-        f"{{place}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
-    ),
+    *CREDENTIAL_ERRORS,
     Translation(
         has_code("AccessDeniedException"),
         UserError,

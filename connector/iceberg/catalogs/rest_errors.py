@@ -40,7 +40,7 @@ from connector.host.redaction import redact_and_shorten
 from connector.iceberg.catalog_messages import read_address, read_message
 from connector.iceberg.catalogs.rest_error_words import REST_WORDS
 from connector.iceberg.catalogs.sign_in import BrokenTokenServerError, TokenServerError
-from connector.storage.aws_errors import NEW_SESSION
+from connector.storage.aws_errors import EXPIRED_SESSION, UNKNOWN_KEY, WRONG_CLOCK, WRONG_SECRET
 
 
 class RedirectError(RequestException):
@@ -56,7 +56,7 @@ def translate_errors(uri: str, words: Mapping[str, str] = REST_WORDS) -> Abstrac
 
     def read_facts(error: Exception) -> dict[str, str]:
         answer = redact_and_shorten(read_message(error).text)
-        return {**words, "place": f"{words['catalog']} at {read_address(uri)}", "answer": answer}
+        return {**words, "of": "", "place": f"{words['catalog']} at {read_address(uri)}", "answer": answer}
 
     return translate((*SIGNATURE_ERRORS, *REST_ERRORS) if "signing" in words else REST_ERRORS, read_facts)
 
@@ -86,7 +86,7 @@ SIGNATURE_ERRORS: Final[ErrorTable] = (
     Translation(
         _refuses("Signature expired", "Signature not yet current"),
         UserError,
-        "{place} says that the clock of this machine is wrong ({answer}). Set it.",
+        WRONG_CLOCK,
     ),
     Translation(
         _refuses("Credential should be scoped"),
@@ -96,19 +96,17 @@ SIGNATURE_ERRORS: Final[ErrorTable] = (
     Translation(
         _refuses("request signature"),
         UserError,
-        "{place} says that the secret access key does not belong to the access key id ({answer}). Check both in "
-        "/credentials.",
+        WRONG_SECRET,
     ),
     Translation(
         _refuses("security token included in the request is expired", "ExpiredToken"),
         UserError,
-        f"{{place}} says that the session token has expired ({{answer}}). {NEW_SESSION}",
+        EXPIRED_SESSION,
     ),
     Translation(
         _refuses("security token", "UnrecognizedClient", "InvalidClientTokenId"),
         UserError,
-        "{place} does not know the access key id, or does not accept the session token ({answer}). Check "
-        "awsAccessKeyId and awsSessionToken in /credentials.",
+        UNKNOWN_KEY,
     ),
 )
 
