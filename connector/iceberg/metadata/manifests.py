@@ -11,7 +11,6 @@ from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.io import FileIO, InputFile, OutputFile
 from pyiceberg.manifest import (
-    DATA_FILE_TYPE,
     MANIFEST_ENTRY_SCHEMAS,
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFileContent,
@@ -37,23 +36,21 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, AvroFileWriter, AvroSchema, read_records
 from connector.iceberg.metadata.partitions import include_both_zeros, name_in_avro
-from connector.iceberg.metadata.row_lineage import NEWEST_VERSION, assign_row_ids, number_rows
+from connector.iceberg.metadata.row_lineage import FILE_FIELDS, LIST_FIELDS, NEWEST_VERSION, assign_row_ids, number_rows
 
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
 # Where manifest lists and manifests have the content. Those of version 1 leave it out, and PyIceberg reads a plain 0.
-_LIST_FIELDS: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields]
-_OF_MANIFEST: Final = _LIST_FIELDS.index("content")
-_FILE_FIELDS: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields]
-_OF_FILE: Final = _FILE_FIELDS.index("content")
+_CONTENT_OF_MANIFEST: Final = LIST_FIELDS.index("content")
+_CONTENT_OF_FILE: Final = FILE_FIELDS.index("content")
 # What an entry says of a deletion vector, which is new in version 3. PyIceberg's class has no names for these fields.
 _OF_VECTOR: Final = [
-    _FILE_FIELDS.index(name) for name in ("content_offset", "content_size_in_bytes", "referenced_data_file")
+    FILE_FIELDS.index(name) for name in ("content_offset", "content_size_in_bytes", "referenced_data_file")
 ]
-_OF_SUMMARIES: Final = _LIST_FIELDS.index("partitions")
+_OF_SUMMARIES: Final = LIST_FIELDS.index("partitions")
 # Where manifest lists have the numbers of files and of rows. Those of version 1 may leave them out.
 _COUNTS: Final = {
-    status: [_LIST_FIELDS.index(f"{status.name.lower()}_{what}_count") for what in ("files", "rows")]
+    status: [LIST_FIELDS.index(f"{status.name.lower()}_{what}_count") for what in ("files", "rows")]
     for status in ManifestEntryStatus
 }
 _EQUALITY_IDS: Final = ListType(136, IntegerType(), element_required=True)
@@ -92,7 +89,7 @@ def _count_data_files(snapshot: Snapshot) -> int:
 def read_manifest_list(file: InputFile) -> Iterator[ManifestFile]:
     """Read the manifests that a list names, in the form of the newest version."""
     for manifest in read_records(file, _find_list_reader):
-        manifest[_OF_MANIFEST] = ManifestContent(manifest.content)
+        manifest[_CONTENT_OF_MANIFEST] = ManifestContent(manifest.content)
         yield manifest
 
 
@@ -275,6 +272,6 @@ def _inherit(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
             entry.file_sequence_number = manifest.sequence_number
     if entry.snapshot_id is None and manifest.added_snapshot_id is not None:
         entry.snapshot_id = manifest.added_snapshot_id
-    entry.data_file[_OF_FILE] = DataFileContent(entry.data_file.content)
+    entry.data_file[_CONTENT_OF_FILE] = DataFileContent(entry.data_file.content)
     entry.data_file.spec_id = manifest.partition_spec_id
     return entry

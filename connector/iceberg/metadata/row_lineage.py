@@ -27,9 +27,11 @@ from connector.encoding.live_rows.lineage_columns import LINEAGE_COLUMNS, SEQUEN
 # A manifest never changes, but the first commit after an upgrade to version 3 gives ids to the rows of its files.
 ManifestKey: TypeAlias = tuple[str, int | None]  # its location, and the id of its first row
 NEWEST_VERSION: Final = 3  # of manifests and manifest lists, as they are read
-_FIRST_ROW_ID: Final = "first_row_id"
-_OF_MANIFEST: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields].index(_FIRST_ROW_ID)
-_OF_FILE: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields].index(_FIRST_ROW_ID)
+# The names of the fields of manifest lists, and of files in manifests.
+LIST_FIELDS: Final = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[NEWEST_VERSION].fields]
+FILE_FIELDS: Final = [field.name for field in DATA_FILE_TYPE[NEWEST_VERSION].fields]
+_FIRST_ROW_ID_OF_MANIFEST: Final = LIST_FIELDS.index("first_row_id")
+_FIRST_ROW_ID_OF_FILE: Final = FILE_FIELDS.index("first_row_id")
 
 
 def has_row_lineage(table: Table) -> bool:
@@ -50,23 +52,23 @@ def can_keep_lineage(table: Table) -> bool:
 
 def first_row_id_of(file: DataFile) -> int | None:
     """Return the id of the first row of a file, as `read_entries` has read it. None if its rows have no ids."""
-    number: int | None = file[_OF_FILE]
+    number: int | None = file[_FIRST_ROW_ID_OF_FILE]
     return number
 
 
 def find_manifest_key(manifest: ManifestFile) -> ManifestKey:
     """Return a key for what is known of a manifest's entries."""
-    return manifest.manifest_path, manifest[_OF_MANIFEST]
+    return manifest.manifest_path, manifest[_FIRST_ROW_ID_OF_MANIFEST]
 
 
 def number_rows(live: Iterable[ManifestEntry], manifest: ManifestFile) -> None:
     """Give the files of a manifest without an id theirs. If its snapshot is of version 2, they get none."""
-    next_row_id = first_row_id = manifest[_OF_MANIFEST]
+    next_row_id = first_row_id = manifest[_FIRST_ROW_ID_OF_MANIFEST]
     for file in (entry.data_file for entry in live):
         if first_row_id is None:
-            file[_OF_FILE] = None
-        elif file[_OF_FILE] is None:
-            file[_OF_FILE] = next_row_id
+            file[_FIRST_ROW_ID_OF_FILE] = None
+        elif file[_FIRST_ROW_ID_OF_FILE] is None:
+            file[_FIRST_ROW_ID_OF_FILE] = next_row_id
             next_row_id += file.record_count
 
 
@@ -76,7 +78,7 @@ def assign_row_ids(manifests: Iterable[ManifestFile], next_row_id: int) -> int:
     Some ids may stay unused: those of files that have their own. Iceberg counts them, too.
     """
     for manifest in manifests:
-        if manifest.content is ManifestContent.DATA and manifest[_OF_MANIFEST] is None:
-            manifest[_OF_MANIFEST] = next_row_id
+        if manifest.content is ManifestContent.DATA and manifest[_FIRST_ROW_ID_OF_MANIFEST] is None:
+            manifest[_FIRST_ROW_ID_OF_MANIFEST] = next_row_id
             next_row_id += (manifest.added_rows_count or 0) + (manifest.existing_rows_count or 0)
     return next_row_id
