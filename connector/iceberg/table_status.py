@@ -24,6 +24,7 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_STATE_KEY,
     list_newest_first,
     read_commit_time,
+    read_count,
     read_summary,
 )
 from connector.iceberg.commits.verdicts import JudgedCommit, judge_commits
@@ -140,8 +141,8 @@ def read_status(
 def _read_totals(snapshot: Snapshot | None) -> TableSize:
     """Return the totals that a snapshot's summary names. Some engines write none."""
     summary = read_summary(snapshot)
-    totals = [summary.get(name, "") for name in TOTALS]
-    return TableSize(*map(int, totals)) if all(map(str.isdigit, totals)) else TableSize()
+    totals = [total for name in TOTALS if (total := read_count(summary, name)) is not None]
+    return TableSize(*totals) if len(totals) == len(TOTALS) else TableSize()
 
 
 def _count_size(listed: Sequence[ListedFile]) -> TableSize:

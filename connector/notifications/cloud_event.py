@@ -1,6 +1,5 @@
 """The message about one snapshot: a CloudEvent of version 1.0, in JSON. It has counts and times, but no row."""
 
-import re
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,13 +15,13 @@ from connector.iceberg.commits.summaries import (
     SUMMARY_MATERIALIZATION,
     SUMMARY_STATE_KEY,
     read_commit_time,
+    read_count,
     read_summary,
 )
 from connector.model.table_identifier import TableIdentifier
 
 TYPE: Final = "flow.iceberg.snapshot.committed"
 MEDIA_TYPE: Final = "application/cloudevents+json; charset=utf-8"
-COUNT: Final = re.compile("[0-9]{1,18}")
 # The names of the data's counts, and of the summary's.
 _COUNTS: Final = {
     "upsertedRows": "added-records",
@@ -67,14 +66,9 @@ class CloudEvent:
                 "materialization": materialization,
                 "stateKey": summary.get(SUMMARY_STATE_KEY),
                 "keyRange": summary.get(SUMMARY_KEY_RANGE),
-                **{name: _read_count(summary.get(of_summary, "0")) for name, of_summary in _COUNTS.items()},
+                **{name: read_count(summary, key) if key in summary else 0 for name, key in _COUNTS.items()},
                 "minPublishedAt": summary.get(SUMMARY_FIRST),
                 "maxPublishedAt": summary.get(SUMMARY_LAST),
             },
         }
         return cls(event_id, snapshot.sequence_number or 0, snapshot.timestamp_ms / 1000, orjson.dumps(body))
-
-
-def _read_count(text: str) -> int | None:
-    """Return a number of a summary. Other engines can change summaries."""
-    return int(text) if COUNT.fullmatch(text) else None

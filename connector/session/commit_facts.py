@@ -1,6 +1,6 @@
 """Reports to the metrics which commits earlier sessions have staged, and how commits end."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from pyiceberg.table.metadata import TableMetadata
 
@@ -17,7 +17,7 @@ from connector.host.facts import (
     TableState,
 )
 from connector.iceberg.commits.commit_outcomes import Committed, Failed, Outcome
-from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_summary
+from connector.iceberg.commits.summaries import SUMMARY_FENCE, read_count, read_summary
 from connector.model.state import StagedCommit
 
 
@@ -46,7 +46,7 @@ def report_outcome(outcome: Outcome) -> None:
 def _report_commit(table: str, committed: Committed, metadata: TableMetadata) -> None:
     summary = _find_summary(metadata, committed.staged[-1])
     size = sum(commit.size for commit in committed.added)
-    added = _read_count(summary, "added-files-size", size)  # of data files and delete files
+    added = read_count(summary, "added-files-size") or 0  # of data files and delete files
     facts.report(
         CommittedRows(
             table,
@@ -54,14 +54,14 @@ def _report_commit(table: str, committed: Committed, metadata: TableMetadata) ->
             files=sum(commit.file_count for commit in committed.added),
             size=size,
             deleted_rows=sum(commit.located.rows for commit in committed.added if commit.located),
-            delete_files=_read_count(summary, "added-delete-files"),
+            delete_files=read_count(summary, "added-delete-files") or 0,
             # Files that were staged before a column was converted are written again, and may be smaller then.
             delete_size=max(added - size, 0),
             seconds=committed.seconds,
         )
     )
     current = read_summary(metadata.current_snapshot())
-    data_files, delete_files = (_read_count(current, f"total-{kind}-files") for kind in ("data", "delete"))
+    data_files, delete_files = (read_count(current, f"total-{kind}-files") or 0 for kind in ("data", "delete"))
     facts.report(TableState(table, len(metadata.snapshots), data_files, delete_files))
 
 
@@ -69,12 +69,6 @@ def _find_summary(metadata: TableMetadata, staged: StagedCommit) -> dict[str, st
     """Return the summary of the snapshot that has this commit. Other writers may have committed since."""
     summaries = map(read_summary, reversed(metadata.snapshots))
     return next((summary for summary in summaries if summary.get(SUMMARY_FENCE) == staged.next), {})
-
-
-def _read_count(summary: Mapping[str, str], name: str, default: int = 0) -> int:
-    """Return a number of a summary. Another writer may have written something else."""
-    text = summary.get(name, "")
-    return int(text) if text.isdecimal() else default
 
 
 def _find_reason(error: ConnectorError) -> CommitFailure:

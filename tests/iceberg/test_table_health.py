@@ -15,6 +15,7 @@ from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.maintenance.table_health import TableHealth, read_health
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
 from connector.iceberg.metadata.table_directories import BUCKET_SUFFIX
+from connector.iceberg.table_status import TableSize, read_status
 from connector.model.table_identifier import Owner
 from support.bindings import PATH
 from support.engines.foreign_deletes import delete_equal, delete_position
@@ -156,6 +157,25 @@ def test_the_newest_compaction_is_shown_and_no_other_rewriting(catalog: Catalog)
     land(catalog, {9: "a"})
     assert rewrite_manifests(catalog, PATH, owner).groups
     assert health_of(catalog).last_compaction == second
+
+
+@pytest.mark.parametrize("count", ["²", "-1", "", "9" * 20])
+def test_a_count_of_another_engine_that_is_no_number_does_not_count(catalog: Catalog, count: str) -> None:
+    for number in range(4):
+        land(catalog, {number: "a"})
+    compact(catalog, PATH)
+    table = catalog.load_table(PATH)
+    listed = ManifestCache().list_files(table)
+    snapshot = table.current_snapshot()
+    assert snapshot
+    assert snapshot.summary
+    for name in ("removed-files-size", "total-records"):
+        assert name in snapshot.summary.additional_properties
+        snapshot.summary.additional_properties[name] = count
+    compaction = read_health(table, listed).last_compaction
+    assert compaction
+    assert (compaction.files_before, compaction.bytes_before) == (4, 0)
+    assert read_status(PATH, table, None, None).size == TableSize()
 
 
 def test_a_conversion_of_columns_is_no_compaction(tmp_path: Path) -> None:

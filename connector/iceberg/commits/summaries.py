@@ -3,6 +3,7 @@
 The files and rows that a commit adds and removes are counted as Iceberg's Java library counts them.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -51,6 +52,7 @@ _REMOVED: Final = {
     ),
 }
 _REMOVED_VECTORS: Final = ("removed-delete-files", "removed-dvs"), "removed-position-deletes"
+_COUNT: Final = re.compile("[0-9]{1,18}")
 _EPOCH: Final = datetime(1970, 1, 1)  # noqa: DTZ001 - its texts end with Z
 _LATEST: Final = (datetime.max - _EPOCH) // timedelta(milliseconds=1)  # noqa: DTZ901 - in milliseconds since 1970
 
@@ -64,6 +66,12 @@ def read_commit_time(snapshot: Snapshot) -> datetime:
 def read_summary(snapshot: Snapshot | None) -> dict[str, str]:
     """Return the entries of a snapshot's summary; none without a snapshot, or if it has no summary."""
     return snapshot.summary.additional_properties if snapshot and snapshot.summary else {}
+
+
+def read_count(summary: Mapping[str, str], name: str) -> int | None:
+    """Return a count of a summary. None if it has none of this name, or another engine has written no number."""
+    text = summary.get(name, "")
+    return int(text) if _COUNT.fullmatch(text) else None
 
 
 def list_newest_first(metadata: TableMetadata) -> list[Snapshot]:

@@ -8,12 +8,12 @@ from typing import Final
 
 from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Operation, Snapshot
+from pyiceberg.table.snapshots import Operation
 
 from connector.host.errors import UserError
 from connector.iceberg.alteration import SUMMARY_CONVERTED
 from connector.iceberg.catalogs.table_optimizers import find_orphan_days, is_compacted_by_service
-from connector.iceberg.commits.summaries import read_commit_time
+from connector.iceberg.commits.summaries import read_commit_time, read_count, read_summary
 from connector.iceberg.maintenance.compaction_plan import CompactionPlan, plan_compaction
 from connector.iceberg.maintenance.compaction_thresholds import CompactionThresholds
 from connector.iceberg.maintenance.rearrangement_plan import list_old_files
@@ -123,15 +123,10 @@ def _find_compactions(table: Table) -> Iterator[LastCompaction]:
     for snapshot in sorted(table.metadata.snapshots, key=lambda snapshot: snapshot.timestamp_ms, reverse=True):
         if snapshot.summary is None or snapshot.summary.operation is not Operation.REPLACE:
             continue
-        counts = [_count(snapshot, names) for names in _COUNTS]
-        if counts[0] and SUMMARY_CONVERTED not in snapshot.summary.additional_properties:
+        summary = read_summary(snapshot)
+        counts = [sum(read_count(summary, name) or 0 for name in names) for names in _COUNTS]
+        if counts[0] and SUMMARY_CONVERTED not in summary:
             yield LastCompaction(read_commit_time(snapshot), *counts)
-
-
-def _count(snapshot: Snapshot, names: Sequence[str]) -> int:
-    assert snapshot.summary
-    texts = [snapshot.summary.additional_properties.get(name, "") for name in names]
-    return sum(int(text) for text in texts if text.isdigit())
 
 
 def _measure_metadata(table: Table) -> MetadataSize:
