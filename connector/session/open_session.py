@@ -38,7 +38,7 @@ def open_session(opened: OpenedTables, interrupt: Callable[[Exception], None]) -
             for table in tables
             for path in [table.binding.path]
         ]
-        jobs = TransactionJobs(session_spark, claims, tables, access, opened.binding_count, open_views)
+        jobs = TransactionJobs(session_spark, claims, tables, access, open_views)
         report_opened((table.binding.table for table in tables), config.advanced)
         log_opened(
             [table.binding.table for table in tables],

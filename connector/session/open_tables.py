@@ -47,7 +47,6 @@ class OpenedTables:
     catalog: OpenedCatalog
     staged: Sequence[StagedCommit]  # by earlier sessions
     recovered: Recovered
-    binding_count: int
     start_threads: "Callable[[], SessionThreads]"  # returns the same each time
 
     @property
@@ -87,7 +86,7 @@ def open_tables(
         with translate_errors(config):
             newest = partial(bind_newest, bind)
             recovered = start_threads().recover(staged, newest) if staged else Recovered((), newest())
-        yield OpenedTables(config, started, catalog, staged, recovered, len(task.bindings), start_threads)
+        yield OpenedTables(config, started, catalog, staged, recovered, start_threads)
 
 
 def _run_threads(

@@ -5,7 +5,7 @@ A job writes the rows of a transaction. With standard updates, an earlier one se
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from itertools import count
 from typing import TYPE_CHECKING
 
@@ -32,11 +32,14 @@ class TransactionLayouts:
 
     tables: Sequence[BoundTable]
     access: Sequence[Refreshed[Properties]]  # storage settings of each table, with credentials that are refreshed
-    bindings: int
     spark: Spark
     spool_limit: int  # bytes
     file_prefixes: Sequence[str]  # of each table's data files
     row_ids: Mapping[int, TemporaryFile]  # of loaded keys, by binding
+
+    @cached_property
+    def bindings(self) -> int:
+        return len(self.tables) - sum(table.quarantine is not None for table in self.tables)
 
     def make(self, table: int) -> TableLayout:
         """Return the layout of a table, with credentials that are valid now. That of a binding includes the layout of
@@ -59,9 +62,8 @@ class TransactionLayouts:
 class TransactionJobs:
     """Knows the tables of a session and their storage, and starts the search and the write job of each transaction.
 
-    `tables` has the bindings' tables first, then the tables of rejected rows. `bindings` is the number of the former.
-    `access` has the storage settings of each table, with credentials that are refreshed. `open_views` returns the views
-    that Loads search, the same ones each time.
+    `tables` has the bindings' tables first, then the tables of rejected rows. `access` has each table's storage
+    settings, with credentials that are refreshed. `open_views` returns the views of Loads, the same ones each time.
     """
 
     def __init__(
@@ -70,13 +72,12 @@ class TransactionJobs:
         claims: ClaimServer,
         tables: Sequence[BoundTable],
         access: Sequence[Refreshed[Properties]],
-        bindings: int,
         open_views: "Callable[[], SessionViews]",
     ) -> None:
         self._spark, self._directory = session_spark.spark, session_spark.directories.files
         are_plain = all(table.arrangement.is_plain for table in tables)
         spool_limit = session_spark.limits.spool if are_plain else session_spark.limits.disk // 2
-        self._make_layouts = partial(TransactionLayouts, tables, access, bindings, self._spark, spool_limit)
+        self._make_layouts = partial(TransactionLayouts, tables, access, self._spark, spool_limit)
         self._claims = claims
         self._share = measure_share(tables[0].writer.key_range) if tables else 1.0
         self._open_views = open_views

@@ -103,7 +103,7 @@ def test_a_load_that_no_table_answers_is_named(
     def opened(_: request.Open) -> Iterator[OpenedTables]:
         unused: Any = None
         recovered = Recovered((), ())
-        yield OpenedTables(EndpointConfig(namespace="shop"), unused, unused, (), recovered, 0, unused)
+        yield OpenedTables(EndpointConfig(namespace="shop"), unused, unused, (), recovered, unused)
 
     @contextmanager
     def started(*_: Any) -> Iterator[Session]:

@@ -33,7 +33,7 @@ def test_all_keys_are_loaded_if_one_table_may_have_rows_of_others(
 ) -> None:
     unused: Any = None
     tables = [bound(OWN), *map(bound, others)]
-    opened = OpenedTables(unused, unused, unused, (), Recovered((), tables), len(tables), unused)
+    opened = OpenedTables(unused, unused, unused, (), Recovered((), tables), unused)
     assert opened.may_have_other_rows is loads_all
 
 

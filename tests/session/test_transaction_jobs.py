@@ -1,6 +1,7 @@
 """How much of the disk a session's transactions may have: sorted runs need as much as the spool."""
 
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
@@ -10,11 +11,11 @@ from pyiceberg.types import LongType
 
 from connector.host import facts
 from connector.host.refresh import Lease, Refreshed
-from connector.iceberg.bound_table import BoundTable
+from connector.iceberg.bound_table import BoundTable, Quarantine
 from connector.model.binding import PLAIN, Arrangement, SortField
 from connector.model.properties import Properties
 from connector.model.state import WriterId
-from connector.session.transaction_jobs import TransactionJobs
+from connector.session.transaction_jobs import TransactionJobs, TransactionLayouts
 from connector.spark.blocks.ledger import Ledger
 from connector.spark.blocks.transaction_files import Layouts
 from encoding.store_lines import binding
@@ -53,7 +54,7 @@ def test_a_spool_leaves_half_of_the_disk_to_the_sorted_runs_of_all_tasks(
     )
     claims: Any = Claims()
     access: Any = [Refreshed("access", lambda: lease)] * 2
-    jobs = TransactionJobs(session_spark, claims, [plain, other], access, 2, lambda: pytest.fail("no key is loaded"))
+    jobs = TransactionJobs(session_spark, claims, [plain, other], access, lambda: pytest.fail("no key is loaded"))
 
     jobs.start_writing(["a", "b"], {}).add(LINES)
 
@@ -65,11 +66,19 @@ def test_a_spool_leaves_half_of_the_disk_to_the_sorted_runs_of_all_tasks(
     assert facts.SpoolSize(LINES.size, spool) in told
 
 
+def test_tables_of_rejected_rows_are_no_bindings() -> None:
+    writer, lease = WriterId("acme/task", "a.v1", WHOLE_RANGE.key_range), Lease(Properties())
+    table = BoundTable(binding(LongType()), writer, "a-uuid", PLAIN, 0, "file:///a", Properties(), lease)
+    spark: Any = None
+    tables = [replace(table, quarantine=Quarantine(2, 0.1)), table, table]
+    assert TransactionLayouts(tables, [], spark, 1, [], {}).bindings == 2
+
+
 def test_a_task_without_bindings_starts_its_job_too(tmp_path: Path) -> None:
     spark = SimpleNamespace(is_local=True, explain_lost_task=None, run=lambda _: Future[None]())
     session_spark: Any = SimpleNamespace(
         spark=spark, directories=SimpleNamespace(files=tmp_path), limits=SimpleNamespace(spool=1, disk=2)
     )
     claims: Any = Claims()
-    TransactionJobs(session_spark, claims, [], [], 0, lambda: pytest.fail("no key is loaded")).start_writing([], {})
+    TransactionJobs(session_spark, claims, [], [], lambda: pytest.fail("no key is loaded")).start_writing([], {})
     assert claims.layouts.bindings == 0

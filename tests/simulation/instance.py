@@ -98,7 +98,7 @@ class Instance:
             committer.fences.note_opened(table.table_id, table.properties, table.writer)
         generations = {table.table_id: table.generations for table in self._tables}
         views = SessionViews(catalog, TableViews(manifests), committer.find_pending, committer.fences, generations)
-        start_loading = loading_jobs(recovered.tables, len(self.message.materialization.bindings), views).start_loading
+        start_loading = loading_jobs(recovered.tables, views).start_loading
         jobs: Any = SimpleNamespace(start_loading=start_loading, start_writing=partial(self._write_job, actor))
         session = transactions.Session(recovered.tables, recovered.commits, committer, jobs)
         if actor.stage.chance(self.network.weather.retrying):

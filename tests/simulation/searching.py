@@ -90,13 +90,13 @@ class _NoDirectory:
         pass
 
 
-def loading_jobs(tables: Sequence[BoundTable], bindings: int, views: SessionViews) -> TransactionJobs:
+def loading_jobs(tables: Sequence[BoundTable], views: SessionViews) -> TransactionJobs:
     """The jobs of a session, of which only those of Loads can be started."""
     directories = SimpleNamespace(files=_NoDirectory())
     limits = SimpleNamespace(spool=1, disk=2)
     session_spark: Any = SimpleNamespace(spark=SearchWithoutSpark(), directories=directories, limits=limits)
     no_claims: Any = None
-    return TransactionJobs(session_spark, no_claims, tables, [ACCESS] * len(tables), bindings, lambda: views)
+    return TransactionJobs(session_spark, no_claims, tables, [ACCESS] * len(tables), lambda: views)
 
 
 def search_names(patch: pytest.MonkeyPatch) -> None:
