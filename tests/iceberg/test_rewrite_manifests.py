@@ -86,6 +86,15 @@ def test_small_manifests_become_one_of_each_kind_and_spec(catalog: Catalog) -> N
     assert table_of(catalog).current_snapshot() == after
 
 
+def test_manifests_become_one_although_commits_do_not_merge_them(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, number, path=PATH)
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({"commit.manifest-merge.enabled": "false"})
+    assert len(rewrite_manifests(catalog, PATH, OWNER).replaced) == 3
+    assert len(manifests(catalog)) == 1
+
+
 def test_manifests_of_the_target_size_stay(catalog: Catalog) -> None:
     for number in range(4):
         land(catalog, number, path=PATH)

@@ -64,9 +64,7 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
     At most `max_bytes` are read, but at least one group. A group that is too large is passed over.
     """
     with name_table_in_errors(table):
-        target = (
-            MergeThresholds.of({**table.properties, "commit.manifest-merge.enabled": "true"}) or MergeThresholds()
-        ).size
+        target = MergeThresholds.of(table.properties).size
     with translate_errors(table.location()):
         manifests = manifests_of(table.io, table.current_snapshot())
     groups, left, has_more = list[Sequence[ManifestFile]](), max_bytes, False

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
-from typing import Final
+from typing import Final, Self
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
@@ -44,12 +44,15 @@ class MergeThresholds:
     few: int = 0  # files; a manifest that lists so few is merged with any others
 
     @classmethod
-    def of(cls, properties: Mapping[str, str]) -> "MergeThresholds | None":
-        """Read a table's properties. None if it wants no merging; ValueError if they are invalid."""
-        if not read_switch(properties, "commit.manifest-merge.enabled", True):
-            return None
+    def of(cls, properties: Mapping[str, str]) -> Self:
+        """Read a table's properties. ValueError if they are invalid."""
         count = read_number(properties, "commit.manifest.min-count-to-merge", cls.count)
         return cls(count, read_number(properties, "commit.manifest.target-size-bytes", cls.size))
+
+
+def _wants_merging(table: Table) -> bool:
+    """Whether commits merge the table's manifests. ValueError if its property is invalid."""
+    return read_switch(table.properties, "commit.manifest-merge.enabled", True)
 
 
 def find_mergeable(manifests: Sequence[ManifestFile], added: int, thresholds: MergeThresholds) -> list[ManifestFile]:
@@ -87,9 +90,9 @@ class ManifestMerger:
     ) -> list[ManifestFile]:
         """Return the table's manifests; fewer of them if there are too many of a kind and spec that is added to."""
         try:
-            thresholds = MergeThresholds.of(factory.table.properties)
-            if thresholds is None:
+            if not _wants_merging(factory.table):
                 return list(existing)
+            thresholds = MergeThresholds.of(factory.table.properties)
             candidates = group_by_kind(existing)
             for kind, added_of_kind in group_by_kind(added).items():
                 chosen = find_mergeable(candidates.get(kind, ()), len(added_of_kind), thresholds)
@@ -159,12 +162,11 @@ def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[Manifest
     A reader takes as long to open a manifest as to open a small data file. No transaction waits for a compaction.
     """
     try:
-        thresholds = MergeThresholds.of(table.properties)
+        if not _wants_merging(table):
+            return []
+        eager = replace(MergeThresholds.of(table.properties), count=2, few=_FEW_FILES)
     except ValueError:  # the next commit of a transaction warns of it
         return []
-    if thresholds is None:
-        return []
-    eager = replace(thresholds, count=2, few=_FEW_FILES)
     return [each for one_kind in group_by_kind(manifests).values() for each in find_mergeable(one_kind, 0, eager)]
 
 
