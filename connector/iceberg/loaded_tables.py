@@ -17,7 +17,7 @@ from connector.host.threads import map_in_threads
 from connector.iceberg.catalog_messages import explain_unknown_type
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.fences import fence
-from connector.iceberg.metadata.table_properties import check_location, check_properties, name_table_in_errors
+from connector.iceberg.metadata.table_properties import check_committable, check_location, name_table_in_errors
 from connector.model.table_identifier import Owner, TableIdentifier
 
 # Iceberg's own REST server answers so.
@@ -107,4 +107,4 @@ def check_table_properties(table: Table) -> None:
     """Raise UserError if the table's properties ask for files that the connector cannot write."""
     with name_table_in_errors(table):
         FileOptions.of_table(table.properties)
-        check_properties(table.properties, table.location())
+    check_committable(table)

@@ -40,9 +40,8 @@ from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
 from connector.iceberg.commits.snapshot import SnapshotWriter, SnapshotWriters
 from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import (
-    check_properties,
+    check_committable,
     find_generation,
-    name_table_in_errors,
     read_successors,
     restrict_to_generation,
 )
@@ -208,8 +207,7 @@ class _PendingCommits:
         # The files of a transaction that was staged just now are not checked: that would cost every commit a request.
         if older := [each for each in remaining if self.has_failed or each.is_recovered]:
             self._check_files(loaded, older)
-        with name_table_in_errors(loaded.table):
-            check_properties(loaded.table.properties, loaded.table.location())
+        check_committable(loaded.table)
 
     def _check_files(self, loaded: _LoadedTable, older: Sequence[StagedCommit]) -> None:
         """Raise UserError if files of these commits are gone."""

@@ -36,12 +36,7 @@ from connector.iceberg.metadata.manifest_merging import find_small, remove_files
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import PartitionReader
 from connector.iceberg.metadata.snapshot_manifests import make_added_entry
-from connector.iceberg.metadata.table_properties import (
-    NAME_MAPPING,
-    check_properties,
-    find_missing_statistics,
-    name_table_in_errors,
-)
+from connector.iceberg.metadata.table_properties import NAME_MAPPING, check_committable, find_missing_statistics
 from connector.model.table_identifier import GENERATION_PROPERTY, TableIdentifier
 from connector.storage import storage_errors
 from connector.storage.file_io import delete_if_possible
@@ -161,8 +156,7 @@ class CompactionCommit:
             self._dropped = [DroppedGroup(group, reason) for group in groups]
             return None
         self._check_age(table)
-        with name_table_in_errors(table):
-            check_properties(table.properties, table.location())
+        check_committable(table)
         snapshots = self._writers.new()
         changes = self._decide(table, snapshots, groups)
         self._dropped = list(changes.dropped)

@@ -34,7 +34,7 @@ from connector.iceberg.fences import fence
 from connector.iceberg.fences.passed_values import reset_value
 from connector.iceberg.metadata.retention import is_in_nessie
 from connector.iceberg.metadata.snapshot_files import find_unreferenced
-from connector.iceberg.metadata.table_properties import check_properties, name_table_in_errors
+from connector.iceberg.metadata.table_properties import check_committable
 from connector.model.state import FileList, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
@@ -154,8 +154,7 @@ def perform_reset(table: Table, reset: Reset, reason: str) -> None:
         "reason": reason,
     }
     properties = {name: reset.value, RESET_PREFIX + name.removeprefix(fence.PREFIX): json.dumps(note)}
-    with name_table_in_errors(table):
-        check_properties(table.properties, table.location())
+    check_committable(table)
     try:
         with storage_errors.translate_errors(table.location()):
             # Every change of a fence moves the main branch. So a commit that asserts main has read the current fence.

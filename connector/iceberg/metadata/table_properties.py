@@ -145,16 +145,21 @@ class _FixedPropertyError(ValueError):
     """A table property that it does not help to change. An encrypted table stays encrypted without it."""
 
 
+def check_committable(table: Table) -> None:
+    """Raise UserError if no metadata can be written with the table's properties."""
+    with name_table_in_errors(table):
+        check_properties(table.properties, table.location())
+
+
 def check_properties(properties: Mapping[str, str], location: str | None = None) -> None:
     """Raise ValueError if no metadata can be written with these properties. `location` is the table's."""
-    given = dict(properties)
-    _check_locations(given, location)
+    _check_locations(properties, location)
     # Files that are not encrypted would lie among those that are. PyIceberg also drops the keys from the metadata: no
     # reader could decrypt the others any more.
-    if ENCRYPTION in given:
+    if ENCRYPTION in properties:
         raise _FixedPropertyError(f"{ENCRYPTION} is set, but the connector neither reads nor writes encrypted files")
-    read_number(given, PREVIOUS_VERSIONS, 0)
-    _parse_name_mapping(given)
+    read_number(properties, PREVIOUS_VERSIONS, 0)
+    _parse_name_mapping(properties)
 
 
 def _check_locations(properties: Mapping[str, str], location: str | None) -> None:
@@ -238,7 +243,8 @@ def find_missing_statistics(table: Table, keys: Collection[int] = ()) -> Missing
         most = read_number(properties, MOST_WITH_STATISTICS, _MOST_WITH_STATISTICS, least=0)
     except ValueError:
         most = _MOST_WITH_STATISTICS
-    if len(schema.fields) <= most and not any(map(_chooses_statistics, properties)):
+    are_chosen = any(name == STATISTICS or name.startswith(STATISTICS_OF_COLUMN) for name in properties)
+    if len(schema.fields) <= most and not are_chosen:
         return ALL_STATISTICS
     order = table.metadata.sort_order_by_id(table.metadata.default_sort_order_id)
     sorted_by = {field.source_id for field in order.fields} if order else set()
@@ -268,10 +274,6 @@ def _find_key_ids(table: Table) -> set[int]:
             with suppress(msgspec.DecodeError):
                 ids.update(msgspec.json.decode(text, type=KeyColumns).columns.values())
     return ids | {find_newest_column(table, number) for number in ids}
-
-
-def _chooses_statistics(name: str) -> bool:
-    return name == STATISTICS or name.startswith(STATISTICS_OF_COLUMN)
 
 
 def _parse_statistics(text: str, default: int) -> int:
