@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Snapshot
@@ -146,7 +145,7 @@ def _read_totals(snapshot: Snapshot | None) -> TableSize:
 
 
 def _count_size(listed: Sequence[ListedFile]) -> TableSize:
-    data = [file for file in listed if file.content is DataFileContent.DATA]
+    data = [file for file in listed if file.is_data]
     return TableSize(
         rows=sum(file.rows for file in data),
         data_files=len(data),
@@ -156,7 +155,7 @@ def _count_size(listed: Sequence[ListedFile]) -> TableSize:
 
 
 def _count_partitions(table: Table, listed: Sequence[ListedFile]) -> int:
-    partitions = {file.partition for file in listed if file.content is DataFileContent.DATA}
+    partitions = {file.partition for file in listed if file.is_data}
     return sum(bool(find_spec(table.specs(), partition.spec_id).fields) for partition in partitions)
 
 

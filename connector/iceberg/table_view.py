@@ -9,7 +9,7 @@ from itertools import compress
 from typing import Final
 from uuid import UUID
 
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from connector.encoding.search.key_bounds import KeyValues, find_files, make_bounds_table
@@ -105,7 +105,7 @@ def _remaining_commits(table: Table, pending: Sequence[StagedCommit]) -> list[St
 def _search_live(
     listed: Iterable[ListedFile], deletes: PositionDeletes, missing: MissingValues, unit_size: int
 ) -> Iterator[SearchedFile]:
-    live = (file for file in listed if file.content is DataFileContent.DATA)
+    live = (file for file in listed if file.is_data)
     files = sorted(live, key=lambda file: file.sequence_number)
     for file, searched in zip(files, describe_files(files, deletes, missing), strict=True):
         yield from _split(searched, file.row_groups, unit_size)
@@ -164,7 +164,7 @@ def check_files(table: Table, files: Iterable[ListedFile]) -> None:
                 "Standard updates cannot read such deletes. Have the table's files rewritten (in Spark: CALL "
                 "system.rewrite_data_files), and let the other writer delete by position."
             )
-        if file.format is not FileFormat.PARQUET and not file.vector:
+        if not file.is_readable:
             raise UserError(
                 f"table {name}: {file.path} is no Parquet file. Standard updates only read Parquet. Have the table's "
                 "files rewritten as Parquet (in Spark: CALL system.rewrite_data_files)."

@@ -15,7 +15,6 @@ from typing import Final, TypeAlias
 
 import numpy as np
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent, FileFormat
 
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows, list_data_files
 from connector.encoding.live_rows.position_deletes import join_positions
@@ -101,7 +100,7 @@ class _Table:
     def __init__(self, io: FileIO, listed: Sequence[ListedFile], rows: Mapping[str, int]) -> None:
         self._io = io
         self._rows = rows
-        self._live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
+        self._live = {file.path: file for file in listed if file.is_data}
         self._by_value = EqualityDeletes(listed)
         self._deletes = PositionDeletes(listed)
 
@@ -165,7 +164,7 @@ class _Table:
     def _find_new_deletes(self, source: SourceFile, deletes: Sequence[ListedFile]) -> Positions:
         """Return the rows that are deleted by files which the compaction has not applied. If one that it has applied is
         gone, return those of all files: a new one may have only a part of what was deleted before."""
-        if any(delete.format is not FileFormat.PARQUET and not delete.vector for delete in deletes):
+        if any(not delete.is_readable for delete in deletes):
             raise _DroppedError("another writer has deleted rows of it in a file that is no Parquet file")
         now, applied = {delete.id for delete in deletes}, {*source.position_deletes}
         deleted = find_deleted_rows(self._io, source.path, tuple(now - applied if applied <= now else now))
@@ -195,5 +194,5 @@ class _Table:
             by_partition.setdefault(self._live[path].partition, []).append(path.encode())
         for delete in self._deletes.partition_scoped:
             begin, end = find_range(by_partition.get(delete.partition, ()), delete)
-            if begin < end and delete.format is FileFormat.PARQUET:
+            if begin < end and delete.is_readable:
                 yield delete

@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deleted_rows import read_deleted_rows
@@ -45,7 +44,7 @@ class DeleteMerger:
         self._rows = rows
         self._manifest_sizes = Counter(file.manifest for file in rows.live.values())
         data_files = Counter(file.partition for file in rows.live.values())
-        partition_scoped = [file for file in rows.deletes.partition_scoped if file.format is FileFormat.PARQUET]
+        partition_scoped = [file for file in rows.deletes.partition_scoped if file.is_readable]
         counts = Counter(file.partition for file in partition_scoped)
         self._has_vectors = has_deletion_vectors(table)
         self.due = {
@@ -82,7 +81,7 @@ class DeleteMerger:
         """Raise UserError if other files than Parquet delete rows of these data files. Readers would skip them."""
         applied = self._rows.deletes.find_all(self._rows.live[path] for path in paths if path in self._rows.live)
         for delete in (each for deletes in applied.values() for each in deletes):
-            if delete.format is not FileFormat.PARQUET and not delete.vector:
+            if not delete.is_readable:
                 raise UserError(
                     f"table {TableIdentifier.of(self._table)}: the delete file {delete.path} is no Parquet file. "
                     "Standard updates only read Parquet. Have the table's files rewritten as Parquet (in Spark: CALL "
@@ -91,7 +90,7 @@ class DeleteMerger:
 
     def _list_file_scoped(self, path: str) -> list[ListedFile]:
         files = self._rows.deletes.file_scoped.get(path, ())
-        return [file for file in files if file.vector or file.format is FileFormat.PARQUET]
+        return [file for file in files if file.is_readable]
 
     def _list_dangling(self) -> Iterator[ListedFile]:
         """Find the file-scoped delete files of data files that are gone."""

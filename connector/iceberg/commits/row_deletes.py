@@ -19,7 +19,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.types import PrimitiveType
@@ -169,7 +168,7 @@ class _DataFiles:
     def __init__(self, table: Table, manifests: ManifestCache) -> None:
         self._table, self._manifests = table, manifests
         listed = manifests.list_files(table)
-        self.live = {file.path: file for file in listed if file.content is DataFileContent.DATA}
+        self.live = {file.path: file for file in listed if file.is_data}
         self.deletes = PositionDeletes(listed)
         self.partitions = {path: file.partition for path, file in self.live.items()}
         self._rewritten: list[SearchedFile] = []  # staged files whose rows were located in other ones

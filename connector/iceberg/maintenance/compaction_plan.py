@@ -18,7 +18,7 @@ from itertools import accumulate
 from operator import attrgetter
 from typing import Final
 
-from pyiceberg.manifest import DataFileContent, FileFormat
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from connector.encoding.rewriting.file_groups import FileGroup
@@ -153,7 +153,7 @@ def _find_old(listed: Sequence[ListedFile], thresholds: CompactionThresholds) ->
     if not thresholds.commit_allowance:
         return set()
     newest = max((file.file_sequence_number for file in listed), default=0)
-    data = [file for file in listed if file.content is DataFileContent.DATA]
+    data = [file for file in listed if file.is_data]
     age = max(_size_of(data) / thresholds.commit_allowance, thresholds.min_files)  # commits
     return {file.path for file in data if newest - file.file_sequence_number >= age}
 
@@ -163,15 +163,10 @@ def list_candidates(listed: Iterable[ListedFile]) -> Iterator[ListedFile]:
     files = list(listed)
     by_value = EqualityDeletes(files)
     others = {
-        file.partition
-        for file in files
-        if file.content is DataFileContent.POSITION_DELETES
-        and file.format is not FileFormat.PARQUET
-        and not file.vector
+        file.partition for file in files if file.content is DataFileContent.POSITION_DELETES and not file.is_readable
     }
     for file in files:
-        is_parquet = file.content is DataFileContent.DATA and file.format is FileFormat.PARQUET
-        if is_parquet and file.partition not in others and not by_value.may_apply_to(file):
+        if file.is_data and file.is_readable and file.partition not in others and not by_value.may_apply_to(file):
             yield file
 
 

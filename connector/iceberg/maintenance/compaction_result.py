@@ -4,8 +4,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
-from pyiceberg.manifest import DataFileContent
-
 from connector.encoding.rewriting.file_groups import FailedGroup, FileGroup
 from connector.host.logs import Event, fields, format_bytes
 from connector.iceberg.commits.compaction_changes import REPLACED
@@ -70,7 +68,7 @@ class PerformedGroups:
     @property
     def result(self) -> CompactionResult:
         """What was done, without what is left."""
-        before = [file for file in self.committed.removed if file.content is DataFileContent.DATA]
+        before = [file for file in self.committed.removed if file.is_data]
         after = [file for group in self.committed.groups for file in group.files]
         rows = sum(file.rows for file in after)
         compacted = [*self.committed.groups, *(each.compacted for each in self.committed.dropped)]

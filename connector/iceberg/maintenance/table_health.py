@@ -81,7 +81,7 @@ def read_health(table: Table, listed: Sequence[ListedFile]) -> TableHealth:
     """
     with name_table_in_errors(table):
         target = CompactionThresholds.of(table.properties).target_size
-    data = [file for file in listed if file.content is DataFileContent.DATA]
+    data = [file for file in listed if file.is_data]
     deleted = _count_deleted(listed)
     has_others = any(file.content is DataFileContent.EQUALITY_DELETES for file in listed)
     return TableHealth(
@@ -100,9 +100,9 @@ def read_health(table: Table, listed: Sequence[ListedFile]) -> TableHealth:
 def _count_deleted(listed: Sequence[ListedFile]) -> int:
     """Count the deleted rows of live data files. Delete files that apply to none of them do not count."""
     deletes = PositionDeletes(listed)
-    applied = deletes.find_all(file for file in listed if file.content is DataFileContent.DATA)
+    applied = deletes.find_all(file for file in listed if file.is_data)
     file_scoped = {id(file) for files in deletes.file_scoped.values() for file in files}
-    rows = {file.path: file.rows for file in listed if file.content is DataFileContent.DATA}
+    rows = {file.path: file.rows for file in listed if file.is_data}
     alone = sum(
         min(rows[path], sum(each.rows for each in files if id(each) in file_scoped)) for path, files in applied.items()
     )

@@ -89,6 +89,16 @@ class ListedFile:
         return self.vector or self.path
 
     @property
+    def is_data(self) -> bool:
+        """Whether the file has rows, and no deletes."""
+        return self.content is DataFileContent.DATA
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the connector can read the file: it is a Parquet file, or a deletion vector."""
+        return self.format is FileFormat.PARQUET or self.vector is not None
+
+    @property
     def data_path(self) -> str | None:
         """The only data file of a position delete file. None if there may be several."""
         if self.vector:

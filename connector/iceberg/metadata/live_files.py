@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFile, DataFileContent
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.source_rows import SourceFile
@@ -40,8 +40,7 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool], remedy:
                 case DataFileContent.DATA if is_wanted(entry.data_file):
                     data.append(listed)
                 case DataFileContent.POSITION_DELETES:
-                    if not listed.vector:
-                        _check_format(listed, remedy)
+                    _check_format(listed, remedy)
                     position_deletes.append(listed)
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
@@ -56,7 +55,7 @@ def _make_live_file(listed: ListedFile, applied: Sequence[ListedFile]) -> LiveFi
 
 
 def _check_format(file: ListedFile, remedy: str) -> None:
-    if file.format != FileFormat.PARQUET:
+    if not file.is_readable:
         raise UserError(
             f"{file.path} is no Parquet file: the connector cannot rewrite it. Have the table's files "
             f"rewritten as Parquet first (in Spark: CALL system.rewrite_data_files), or {remedy}."
