@@ -17,6 +17,7 @@ import msgspec
 from connector.host import facts
 from connector.host.errors import ConnectorError, UserError
 from connector.host.facts import WaitingState
+from connector.host.groups import group_by
 from connector.host.logs import format_bytes
 from connector.model.state import ChainId, StagedCommit, TableId, encode_added, measure_share
 
@@ -196,9 +197,7 @@ class Backlog:
 
     def _find_due_times(self) -> dict[TableId, float]:
         """Return when each table is due that no attempt has. All chains of a table are tried together."""
-        by_table: dict[TableId, list[_Chain]] = {}
-        for chain in self._chains.values():
-            by_table.setdefault(chain.commits[0].table_id, []).append(chain)
+        by_table = group_by(self._chains.values(), lambda chain: chain.commits[0].table_id)
         return {
             table: max(chain.due for chain in chains)
             for table, chains in by_table.items()

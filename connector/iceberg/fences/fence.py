@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final
 
 from connector.host.errors import UserError
+from connector.host.groups import group_by
 from connector.iceberg.fences import fence_errors
 from connector.model.state import KEY_RANGE, RECORDED_VALUE, Known, StagedCommit, TableId, WriterId, strip_marks
 from connector.model.table_identifier import Owner, TableIdentifier
@@ -212,9 +213,7 @@ def group_by_writer(staged: Iterable[StagedCommit]) -> list[list[StagedCommit]]:
     What earlier sessions have staged comes first. A session's own commit closes the fence values that it was staged on,
     and files that were staged on a closed value may be deleted.
     """
-    by_writer: dict[WriterId, list[StagedCommit]] = {}
-    for commit in staged:
-        by_writer.setdefault(commit.writer, []).append(commit)
+    by_writer = group_by(staged, lambda commit: commit.writer)
     in_order = sorted(by_writer, key=lambda writer: (writer.state_key, writer.key_range))
     chains = [order_commits(by_writer[writer]) for writer in in_order]
     return sorted(chains, key=lambda commits: not commits[-1].is_recovered)

@@ -14,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 
-from connector.host.groups import divide
+from connector.host.groups import divide, group_by
 from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.commits.commit import commit_snapshot
 from connector.iceberg.commits.retry_commits import ActionText, retry_commit
@@ -24,7 +24,7 @@ from connector.iceberg.fences.file_names import find_file_prefix
 from connector.iceberg.metadata.manifest_merging import (
     ManifestMerger,
     MergeThresholds,
-    group_by_kind,
+    kind_of,
     lists_files,
     size_of,
 )
@@ -69,7 +69,7 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
         manifests = manifests_of(table.io, table.current_snapshot())
     groups, left, has_more = list[Sequence[ManifestFile]](), max_bytes, False
     small = (each for each in manifests if size_of(each) < target or not lists_files(each))
-    for one_kind in group_by_kind(small).values():
+    for one_kind in group_by(small, kind_of).values():
         for group in divide(one_kind, target, size_of):
             if len(group) == 1 and lists_files(group[0]):
                 continue

@@ -20,12 +20,12 @@ from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import FileId
-from connector.host.groups import divide
+from connector.host.groups import divide, group_by
 from connector.host.threads import AT_ONCE, map_in_threads
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import copy_manifest, read_entries
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key
-from connector.iceberg.metadata.snapshot_manifests import ManifestFactory, group_by_spec
+from connector.iceberg.metadata.snapshot_manifests import ManifestFactory
 from connector.iceberg.metadata.table_properties import read_switch
 from connector.model.properties import read_number
 from connector.model.table_identifier import TableIdentifier
@@ -93,8 +93,8 @@ class ManifestMerger:
             if not _wants_merging(factory.table):
                 return list(existing)
             thresholds = MergeThresholds.of(factory.table.properties)
-            candidates = group_by_kind(existing)
-            for kind, added_of_kind in group_by_kind(added).items():
+            candidates = group_by(existing, kind_of)
+            for kind, added_of_kind in group_by(added, kind_of).items():
                 chosen = find_mergeable(candidates.get(kind, ()), len(added_of_kind), thresholds)
                 if chosen:
                     kept = [manifest for manifest in existing if manifest not in chosen]
@@ -144,12 +144,12 @@ def remove_files(
     The new ones name the removed files as deleted, and `added` data files. Manifests that list no files any more are
     left out.
     """
-    new = group_by_spec(added)
+    new = group_by(added, lambda entry: entry.data_file.spec_id)
     gone = {file.id for file in removed}
     changed = {*(file.manifest for file in removed), *(each.manifest_path for each in merged if lists_files(each))}
     written = [
         _write_without(factory, packed, gone, new)
-        for one_kind in group_by_kind(each for each in existing if each.manifest_path in changed).values()
+        for one_kind in group_by((each for each in existing if each.manifest_path in changed), kind_of).values()
         for packed in divide(one_kind, MergeThresholds.size, size_of)
     ]
     written += [factory.write(spec_id, added=entries) for spec_id, entries in new.items()]
@@ -167,15 +167,7 @@ def find_small(table: Table, manifests: Iterable[ManifestFile]) -> list[Manifest
         eager = replace(MergeThresholds.of(table.properties), count=2, few=_FEW_FILES)
     except ValueError:  # the next commit of a transaction warns of it
         return []
-    return [each for one_kind in group_by_kind(manifests).values() for each in find_mergeable(one_kind, 0, eager)]
-
-
-def group_by_kind(manifests: Iterable[ManifestFile]) -> dict[tuple[int, ManifestContent], list[ManifestFile]]:
-    """Return the manifests of each partition spec and content."""
-    by_kind: dict[tuple[int, ManifestContent], list[ManifestFile]] = {}
-    for manifest in manifests:
-        by_kind.setdefault(kind_of(manifest), []).append(manifest)
-    return by_kind
+    return [each for one_kind in group_by(manifests, kind_of).values() for each in find_mergeable(one_kind, 0, eager)]
 
 
 def kind_of(manifest: ManifestFile) -> tuple[int, ManifestContent]:

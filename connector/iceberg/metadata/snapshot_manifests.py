@@ -20,6 +20,7 @@ from pyiceberg.manifest import (
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.deletion_vectors import FileId, WrittenVector
+from connector.host.groups import group_by
 from connector.iceberg.metadata.manifests import DeleteManifestWriter, ManifestWriter, find_id
 from connector.iceberg.metadata.partitions import Partition, PartitionReader, find_source_schema, find_spec
 from connector.iceberg.metadata.row_lineage import NEWEST_VERSION
@@ -89,9 +90,7 @@ class ManifestFactory:
     ) -> list[ManifestFile]:
         """Write a manifest of the files of staged commits for each partition spec. Files get the sequence number of
         their commit's fence value. Without one they inherit the snapshot's."""
-        by_spec: dict[int, list[tuple[StagedCommit, DataFile]]] = {}
-        for commit, file in files:
-            by_spec.setdefault(commit.spec_id, []).append((commit, file))
+        by_spec = group_by(files, lambda each: each[0].spec_id)
         return [self._write_staged(spec_id, by_spec[spec_id], numbers) for spec_id in sorted(by_spec)]
 
     def _write_staged(
@@ -115,9 +114,7 @@ class ManifestFactory:
 
     def write_deletes(self, added: Iterable[AddedDeletes]) -> list[ManifestFile]:
         """Write a manifest of new delete files for each partition spec."""
-        by_spec: dict[int, list[AddedDeletes]] = {}
-        for each in added:
-            by_spec.setdefault(each.partition.spec_id, []).append(each)
+        by_spec = group_by(added, lambda each: each.partition.spec_id)
         return [self._write_deletes(spec_id, spec_deletes) for spec_id, spec_deletes in by_spec.items()]
 
     def _write_deletes(self, spec_id: int, added: Sequence[AddedDeletes]) -> ManifestFile:
@@ -135,14 +132,6 @@ class ManifestFactory:
         kind = ManifestWriter if content is ManifestContent.DATA else DeleteManifestWriter
         schema = find_source_schema(table, spec, schema)
         return kind(spec, schema, file, self._snapshot_id, table.metadata.format_version)
-
-
-def group_by_spec(entries: Iterable[ManifestEntry]) -> dict[int, list[ManifestEntry]]:
-    """Return the entries by their partition specs: each manifest has one."""
-    by_spec: dict[int, list[ManifestEntry]] = {}
-    for entry in entries:
-        by_spec.setdefault(entry.data_file.spec_id, []).append(entry)
-    return by_spec
 
 
 def _make_delete_entry(file: WrittenDeletes, partition: Partition) -> ManifestEntry:
