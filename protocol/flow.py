@@ -6,6 +6,7 @@ need, including some that this connector does not read. The other fields of the 
 """
 
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -219,6 +220,12 @@ class ValidateBinding(msgspec.Struct, frozen=True, rename="camel"):
     field_config: dict[str, Json] = {}
     backfill: int = 0
     group_by: tuple[str, ...] = ()
+
+
+@lru_cache(1024)
+def split_pointer(pointer: str) -> tuple[str, ...]:
+    """Return the tokens of a JSON pointer, such as `Projection.ptr`, without escapes."""
+    return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
 
 
 def find_collection(binding: MaterializationBinding | ValidateBinding, linked: tuple[Collection, ...]) -> Collection:

@@ -16,7 +16,7 @@ from connector.cli.config_files import STDIN
 from connector.cli.flow.projections import PUBLISHED_AT
 from connector.host.errors import UserError
 from connector.host.tempdirs import translate_disk_errors
-from protocol.flow import Json, Projection
+from protocol.flow import Json, Projection, split_pointer
 from protocol.json_values import has_half_pair, is_nested_deeply
 
 TOO_DEEP: Final = "its values are nested too deeply"
@@ -110,8 +110,7 @@ def _copy_stdin() -> BinaryIO:
 
 def read_location(document: Json, ptr: str) -> Json:
     """Return the value at a JSON pointer; None if there is none."""
-    for token in ptr.split("/")[1:]:
-        name = token.replace("~1", "/").replace("~0", "~")
+    for name in split_pointer(ptr):
         if not isinstance(document, dict) or name not in document:
             return None
         document = document[name]

@@ -10,7 +10,7 @@ from functools import reduce
 from itertools import zip_longest
 from typing import Any, Final
 
-from protocol.flow import Exists, Json, NumericInference, StringInference
+from protocol.flow import Exists, Json, NumericInference, StringInference, split_pointer
 
 # By type of JSON schema. A number is an integer or a fraction.
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -94,8 +94,8 @@ class Shape:
         """Return the shape at a JSON pointer, and whether documents have a value there: also where nothing is listed,
         such as at an item of an array."""
         shape, exists = self, Exists.MUST
-        for token in ptr.split("/")[1:]:
-            shape, within = shape._locate_token(token.replace("~1", "/").replace("~0", "~"))
+        for token in split_pointer(ptr):
+            shape, within = shape._locate_token(token)
             exists = _limit(exists, within)
         return shape, exists if shape.kinds else Exists.CANNOT
 

@@ -7,7 +7,6 @@ import json
 from collections import deque
 from collections.abc import Sequence
 from decimal import Decimal
-from functools import lru_cache
 from typing import Final, TypeAlias
 
 import msgspec
@@ -15,12 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.model.binding import KeyPart
-from protocol.flow import Json
+from protocol.flow import Json, split_pointer
 from protocol.json_parts import MalformedJsonError, mask_surrogates, parse_items, parse_members
 
 Key: TypeAlias = tuple[Json, ...]
 
-_POINTERS: Final = 1024
 _INT_DIGITS: Final = 1000
 _decode = msgspec.json.Decoder().decode
 _decode_raw = msgspec.json.Decoder(msgspec.Raw).decode  # the quickest check
@@ -89,14 +87,9 @@ def _comparable(value: Json) -> Json:
     return {"boolean": value} if isinstance(value, bool) else value
 
 
-@lru_cache(_POINTERS)
-def _tokens(pointer: str) -> tuple[str, ...]:
-    return tuple(token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:])
-
-
 def _find(root: Json, part: KeyPart) -> Json:
     value = root
-    for token in _tokens(part.pointer):
+    for token in split_pointer(part.pointer):
         if isinstance(value, dict):
             if token not in value:
                 return part.default
@@ -120,7 +113,7 @@ def _find_in_text(document: str, part: KeyPart) -> Json:
     found = document.strip().encode()
     if not found.startswith(b"{"):
         raise MalformedDocumentError
-    for token in _tokens(part.pointer):
+    for token in split_pointer(part.pointer):
         value = _child(found, token)
         if value is None:
             return part.default
