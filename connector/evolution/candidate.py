@@ -1,7 +1,7 @@
 """A binding, its fields, and the column that each of them would have."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 from pyiceberg.types import PrimitiveType, StringType
@@ -27,7 +27,7 @@ from connector.evolution.type_mapping import (
     is_text_of_public_connector,
     list_types_besides_null,
 )
-from protocol.flow import Collection, FieldSelection, MaterializationBinding, Projection
+from protocol.flow import Collection, MaterializationBinding, Projection
 
 
 @dataclass(frozen=True)
@@ -43,15 +43,30 @@ class Candidate:
     delta_updates: bool
     evolution: Evolution | None = None
     group_by: tuple[str, ...] = ()
-    # Of the columns when the binding was last applied, by field.
-    former_names: Mapping[str, str] = field(default_factory=dict)
-    # With standard updates, of the columns that had the key and the root document then, by JSON pointer.
-    former_locations: Mapping[str, str] = field(default_factory=dict)
-    former_keys: tuple[str, ...] = ()  # the fields that were selected as the key then
+    last: MaterializationBinding | None = None  # the binding as it was last applied
     former_strings: frozenset[str] = frozenset()  # from `name_former_strings`; only to validate
     one_line_names: bool = False  # its catalog refuses line breaks in names
     arrangement: ArrangementTerms = NO_TERMS
     field_name_case: NameCase = NameCase.PRESERVE
+
+    @cached_property
+    def former_names(self) -> dict[str, str]:
+        """The names of the columns that the binding had before, by field."""
+        return name_columns(self.last.field_selection) if self.last else {}
+
+    @cached_property
+    def former_locations(self) -> dict[str, str]:
+        """The columns that had the key and the root document before, with standard updates, by JSON pointer."""
+        last, names = self.last, self.former_names
+        if last is None or last.delta_updates or last.collection is None:
+            return {}
+        fields = {*last.field_selection.keys, last.field_selection.document}
+        return {each.ptr: names[each.field] for each in last.collection.projections if each.field in fields}
+
+    @property
+    def former_keys(self) -> tuple[str, ...]:
+        """The fields that were selected as the key before."""
+        return self.last.field_selection.keys if self.last else ()
 
     @cached_property
     def fields(self) -> "tuple[CandidateField, ...]":
@@ -220,21 +235,6 @@ class CandidateField:
             return False
         siblings = {each.field for each in candidate.collection.projections if each.ptr == projection.ptr}
         return projection.field in candidate.former_keys or siblings.isdisjoint(candidate.former_keys)
-
-
-def name_former_columns(last: FieldSelection | None) -> dict[str, str]:
-    """The names of the columns that the binding had before, by field."""
-    return name_columns(last) if last else {}
-
-
-def name_former_locations(last: MaterializationBinding | None) -> dict[str, str]:
-    """The names of the columns that had the key and the root document of a binding with standard updates before, by
-    JSON pointer."""
-    if last is None or last.delta_updates or last.collection is None:
-        return {}
-    names = name_columns(last.field_selection)
-    fields = {*last.field_selection.keys, last.field_selection.document}
-    return {each.ptr: names[each.field] for each in last.collection.projections if each.field in fields}
 
 
 def name_former_strings(last: MaterializationBinding | None) -> frozenset[str]:

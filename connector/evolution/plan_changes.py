@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final, get_args
 
 from pyiceberg.types import TimestamptzNanoType, TimestamptzType
@@ -12,7 +11,7 @@ from connector.evolution.altered_schema import find_usable_ids, name_kept_option
 from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import ResolvedTerms, Source, resolve_terms
 from connector.evolution.binding_settings import IdentifierFields
-from connector.evolution.candidate import Candidate, CandidateField, name_former_columns
+from connector.evolution.candidate import Candidate, CandidateField
 from connector.evolution.column_fits import Evolution
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import (
@@ -60,14 +59,12 @@ MAX_DOC: Final = 255  # characters
 def plan_columns(
     collection: Collection,
     selection: FieldSelection,
-    last: FieldSelection | None = None,
+    last: MaterializationBinding | None = None,
     field_name_case: NameCase = NameCase.PRESERVE,
     *,
     delta_updates: bool = True,
-    former_locations: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[NewColumn, ...]:
-    """Plan the columns of the selected fields: keys, values, document. `last` is what the binding selected before, and
-    `former_locations` is from `name_former_locations`.
+    """Plan the columns of the selected fields: keys, values, document. `last` is the binding as it was last applied.
 
     Raises UserError if a field cannot have its column.
     """
@@ -82,8 +79,7 @@ def plan_columns(
         parse_field_configs(selection.field_config),
         delta_updates,
         group_by=selection.keys,
-        former_names=name_former_columns(last),
-        former_locations=former_locations,
+        last=last,
         field_name_case=field_name_case,
     )
     by_field = {each.projection.field: each for each in candidate.fields}

@@ -9,7 +9,6 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.values import ALWAYS_DROP
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
-from connector.evolution.candidate import name_former_locations
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.plan_changes import find_last_bindings, plan_changes, plan_columns
@@ -147,10 +146,9 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
         columns=plan_columns(
             proposal.collection,
             binding.field_selection,
-            last.field_selection if last else None,
+            last,
             advanced.field_name_case,
             delta_updates=resource.delta_updates,
-            former_locations=name_former_locations(last),
         ),
         properties=resource.additional_table_properties,
         replaces=proposal.replaces_table,

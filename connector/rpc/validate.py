@@ -11,12 +11,7 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse_each, resource_path
 from connector.config.values import NameCase
 from connector.evolution import rejected_table
-from connector.evolution.candidate import (
-    Candidate,
-    name_former_columns,
-    name_former_locations,
-    name_former_strings,
-)
+from connector.evolution.candidate import Candidate, name_former_strings
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
 from connector.evolution.existing_table import CatalogEntry
@@ -84,16 +79,13 @@ def _answer(
     found = all_found[proposal.path]
     if isinstance(found, UserError):
         raise found
-    last = proposal.last.field_selection if proposal.last else None
     candidate = Candidate(
         proposal.collection,
         parse_field_configs(binding.field_config),
         proposal.resource.delta_updates,
         _evolution(proposal, found),
         binding.group_by,
-        name_former_columns(last),
-        name_former_locations(proposal.last),
-        last.keys if last else (),
+        proposal.last,
         name_former_strings(proposal.last),
         one_line_names=isinstance(endpoint.catalog, GlueCatalog),
         arrangement=proposal.settings.arrangement,

@@ -37,7 +37,9 @@ from protocol.flow import (
     Constraint,
     ConstraintType,
     Exists,
+    FieldSelection,
     Json,
+    MaterializationBinding,
     Projection,
     ProjectionConstraint,
     StringInference,
@@ -168,7 +170,15 @@ RENAMED = parse_field_configs(
         "string": {"column": "text", "castToString": True},
     }
 )
-FORMER = {name: name for name in ("integer", "number", "boolean", "string")}
+
+
+def applied(names: Mapping[str, str]) -> MaterializationBinding:
+    """A binding that had columns of these names, by field."""
+    config = {field: {"column": name} for field, name in names.items()}
+    return MaterializationBinding(field_selection=FieldSelection(values=tuple(names), field_config=config))
+
+
+FORMER = applied({name: name for name in ("integer", "number", "boolean", "string")})
 WRONG_KEY = (column(1, "id"), column(2, "document again", LongType()), column(3, "no field's", required=True))
 DEPENDED_ON = (column(1, "id", required=True), column(2, "integer"), column(3, "date", BooleanType(), required=True))
 STRICT, ADD_COLUMNS, FULL = SchemaEvolution
@@ -225,13 +235,13 @@ SCENARIOS = {
         {},
         True,
         table(*OF_DELTA_UPDATES, column(3, "note"), column(4, "qty", LongType())),
-        former_names={"id": "id"},
+        last=applied({"id": "id"}),
     ),
     "a field that is no longer cast to string": Candidate(
-        ORDERS, {}, True, table(*OF_DELTA_UPDATES, column(3, "qty")), former_names={"id": "id", "qty": "qty"}
+        ORDERS, {}, True, table(*OF_DELTA_UPDATES, column(3, "qty")), last=applied({"id": "id", "qty": "qty"})
     ),
     "a field that has its own name again": Candidate(
-        ORDERS, {}, True, table(*OF_DELTA_UPDATES, column(3, "amount", LongType())), former_names={"qty": "amount"}
+        ORDERS, {}, True, table(*OF_DELTA_UPDATES, column(3, "amount", LongType())), last=applied({"qty": "amount"})
     ),
     "fields that differ in case, no table": Candidate(
         collection(ID, projection("Note", "string"), projection("note", "string"), projection("ID", "string")), {}, True
@@ -262,7 +272,7 @@ SCENARIOS = {
             owner="acme/other",
             identifier_fields=IdentifierFields.KEY,
         ),
-        former_names={name: name for name in ("id", "qty", "flow_document")},
+        last=applied({name: name for name in ("id", "qty", "flow_document")}),
     ),
     "delta updates, existing table, cast to string": Candidate(EVERYTHING, CAST, True, table(*EXISTING)),
     "standard updates, incompatible key and document": Candidate(EVERYTHING, {}, False, table(*WRONG_KEY)),
@@ -280,9 +290,9 @@ SCENARIOS = {
         TERMED, {}, True, table(column(1, "id"), column(2, "integer"), arrangement=SORTED), arrangement=TERMS
     ),
     "other column names, no table": Candidate(EVERYTHING, RENAMED, True),
-    "other column names, existing table": Candidate(EVERYTHING, RENAMED, True, table(*EXISTING), former_names=FORMER),
+    "other column names, existing table": Candidate(EVERYTHING, RENAMED, True, table(*EXISTING), last=FORMER),
     "other column names, existing table, add_columns": Candidate(
-        EVERYTHING, RENAMED, True, table(*EXISTING, mode=ADD_COLUMNS), former_names=FORMER
+        EVERYTHING, RENAMED, True, table(*EXISTING, mode=ADD_COLUMNS), last=FORMER
     ),
     "a field that was deselected is selected again with another type": Candidate(
         EVERYTHING, CAST, True, table(column(1, "ID", LongType()), column(2, "number", DoubleType(), required=True))
@@ -528,7 +538,8 @@ def test_a_part_of_the_key_that_was_not_selected_before_is_one() -> None:
     bound = collection(
         ID, projection("id again", "integer", ptr="/id"), projection("part", "integer"), key=("/id", "/part")
     )
-    candidate = Candidate(bound, {}, False, former_keys=("id again",))
+    last = MaterializationBinding(field_selection=FieldSelection(("id again",)))
+    candidate = Candidate(bound, {}, False, last=last)
     made = [each.make_column(LongType()) for each in candidate.fields]
     assert {each.field: each.is_key for each in made} == {"id": False, "id again": True, "part": True}
 
@@ -539,7 +550,7 @@ def test_a_part_of_the_key_that_was_not_selected_before_is_one() -> None:
 )
 def test_who_has_the_column_already_keeps_it(column_name: str, former: dict[str, str], case: NameCase) -> None:
     existing = table(column(1, "id", LongType()), column(2, column_name))
-    candidate = Candidate(collection(ID, LOWER, UPPER), {}, True, existing, former_names=former, field_name_case=case)
+    candidate = Candidate(collection(ID, LOWER, UPPER), {}, True, existing, last=applied(former), field_name_case=case)
     assert types_of(candidate, "NOTE") == [ConstraintType.FIELD_OPTIONAL]
     assert types_of(candidate, "note") == [ConstraintType.FIELD_FORBIDDEN]
 

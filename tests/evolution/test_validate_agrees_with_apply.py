@@ -18,7 +18,7 @@ from pyiceberg.types import (
 
 from connector.config.values import NameCase, SchemaEvolution
 from connector.evolution.binding_settings import BindingSettings, IdentifierFields
-from connector.evolution.candidate import Candidate, name_former_columns
+from connector.evolution.candidate import Candidate
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
@@ -30,7 +30,15 @@ from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
 from connector.model.table_identifier import Owner
-from protocol.flow import Collection, ConstraintType, Exists, FieldSelection, Json, StringInference
+from protocol.flow import (
+    Collection,
+    ConstraintType,
+    Exists,
+    FieldSelection,
+    Json,
+    MaterializationBinding,
+    StringInference,
+)
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, projection
 
 REFUSALS = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}
@@ -43,7 +51,7 @@ strings = st.builds(
     format=st.sampled_from(["", "date", "date-time", "integer", "number", "uuid"]),
     content_encoding=st.sampled_from(["", "base64"]),
 )
-LAST = FieldSelection(("id",), ("a", "b", "c"), "", {"c": {"column": "d"}})
+LAST = MaterializationBinding(field_selection=FieldSelection(("id",), ("a", "b", "c"), "", {"c": {"column": "d"}}))
 DECIMAL, NARROW = ({"decimal": {"precision": precision, "scale": 2}} for precision in (20, 9))
 field_configs = st.sampled_from(
     [None, {}, {"castToString": True}, {"ignoreStringFormat": True}, {"column": "A"}, {"column": "d"}, DECIMAL, NARROW]
@@ -132,7 +140,7 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
         parse_field_configs(config),
         True,
         evolution,
-        former_names=name_former_columns(LAST),
+        last=LAST,
         field_name_case=case,
     )
     assume(not find_problems(candidate))
@@ -171,7 +179,7 @@ def test_a_backfill_makes_room_for_every_incompatible_field(
 ) -> None:
     """Flow raises the counter, and does not validate again."""
     config = {name: each for name, each in config.items() if name in {each.field for each in bound.projections}}
-    candidate = Candidate(bound, parse_field_configs(config), True, evolution, former_names=name_former_columns(LAST))
+    candidate = Candidate(bound, parse_field_configs(config), True, evolution, last=LAST)
     assume(not find_problems(candidate))
     told = list_constraints(candidate)
     incompatible = {each.field for each in told if each.constraint.type is ConstraintType.INCOMPATIBLE}
@@ -218,7 +226,8 @@ def test_a_second_field_of_the_keys_location_is_no_part_of_the_key_for_both(
     columns: list[NestedField], config: dict[str, Json], expected: type[TableChange]
 ) -> None:
     """Rows are found by the field that is selected as the key. Its column is there, with its values."""
-    bound, last = collection(ID, ALIAS, DOCUMENT), FieldSelection(("id",), ("alias",), "flow_document")
+    bound = collection(ID, ALIAS, DOCUMENT)
+    last = MaterializationBinding(field_selection=FieldSelection(("id",), ("alias",), "flow_document"))
     document = NestedField(3, "flow_document", StringType(), required=True)
     schema = Schema(NestedField(1, "id", LongType(), required=True), *columns, document, identifier_field_ids=[1])
     table = ExistingTable(schema, "uuid-1", OWNER, has_rows=True)
@@ -228,8 +237,7 @@ def test_a_second_field_of_the_keys_location_is_no_part_of_the_key_for_both(
         parse_field_configs(config),
         delta_updates=False,
         evolution=Evolution(ChangeRules(table, MATERIALIZATION, settings)),
-        former_names=name_former_columns(last),
-        former_keys=last.keys,
+        last=last,
     )
     assert find_problems(candidate) == []
     assert REFUSALS.isdisjoint(each.constraint.type for each in list_constraints(candidate))
