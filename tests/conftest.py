@@ -1,5 +1,6 @@
 """What tests of several packages share: real servers, other engines, and the list of what was left out."""
 
+import os
 from collections import Counter
 from collections.abc import Generator, Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pyiceberg.catalog import Catalog
 from xdist.workermanage import WorkerController
 
 from connector.host.garbage import pause_garbage_collection
+from connector.host.processes import NOT_INHERITED
 from support import lanes
 from support.catalogs_and_stores import ReadBackReport
 from support.consistency_report import ConsistencyReport
@@ -65,10 +67,19 @@ def pytest_collection() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup() -> None:
     forget_plans()
+    forget_own_variables()
+
+
+def forget_own_variables() -> None:
+    """What this process has set for itself in an earlier test or in a fixture is no user's choice."""
+    for name in NOT_INHERITED:
+        os.environ.pop(name, None)
+    NOT_INHERITED.clear()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
+    forget_own_variables()
     with checked_plans():
         return (yield)
 

@@ -73,7 +73,6 @@ def test_an_address_with_a_password_is_left_out(
 
 def test_what_this_process_has_set_for_itself_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks would take it for the user's choice."""
-    monkeypatch.setattr(jvm_command, "NOT_INHERITED", set())  # an earlier test's file system may have added to it
     monkeypatch.setenv("AWS_REQUEST_CHECKSUM_CALCULATION", "when_required")
     assert "AWS_REQUEST_CHECKSUM_CALCULATION" in select_inherited()
     monkeypatch.setattr(jvm_command, "NOT_INHERITED", {"AWS_REQUEST_CHECKSUM_CALCULATION"})

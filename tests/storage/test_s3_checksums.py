@@ -12,11 +12,12 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_PROXY_URI, S3_REGION, S3_SECRET_ACCESS_KEY
 
-from connector.storage import s3_environment
+from connector.host.processes import NOT_INHERITED
 from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, StoreFileIO, write_small_file
-from connector.storage.s3_environment import CHECKSUM_VARIABLES
+from connector.storage.s3_environment import CHECKSUM_VARIABLES, choose_checksums
 from support.servers.server_thread import QuietHandler, in_thread
+from support.sessions.connector_process import ConnectorProcess
 
 KEYS: Final = {S3_REGION: "eu-west-1", S3_ACCESS_KEY_ID: "key", S3_SECRET_ACCESS_KEY: "secret"}
 LOCATION: Final = "s3://lake/file"
@@ -81,7 +82,6 @@ def serving(store: Store) -> Iterator[Store]:
 def _no_other_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for variable in (*CHECKSUM_VARIABLES, "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setattr(s3_environment, "NOT_INHERITED", set())
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "none"))
 
 
@@ -108,3 +108,15 @@ def test_amazon_gets_checksums_also_after_another_store(host: str) -> None:
         write({S3_ENDPOINT: f"http://{host}", S3_PROXY_URI: amazon.uri}, IN_ONE_REQUEST)
     assert not any(signed.startswith("STREAMING-") for signed in other.signed_contents)
     assert amazon.signed_contents == {"STREAMING-UNSIGNED-PAYLOAD-TRAILER"}
+
+
+@pytest.mark.xdist_group("variables of this process")
+@pytest.mark.parametrize("number", [1, 2])
+def test_what_this_process_has_set_for_itself_ends_with_a_test(tmp_path: Path, number: int) -> None:
+    """A connector that a test starts would take it for the user's choice, and later tests would, too."""
+    assert not NOT_INHERITED, f"before test {number}"
+    with choose_checksums({S3_ENDPOINT: "http://127.0.0.1:1"}):
+        assert os.environ.keys() >= CHECKSUM_VARIABLES
+    (tmp_path / "shown.py").write_text(f"import os, sys; sys.exit(str({set(CHECKSUM_VARIABLES)} & os.environ.keys()))")
+    with ConnectorProcess(tmp_path, module=["shown"]) as started:
+        assert started.finish().log == "set()\n"

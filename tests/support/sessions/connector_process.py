@@ -13,6 +13,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Final, Protocol, Self, TypeAlias
 
+from connector.host.processes import NOT_INHERITED
+
 Json: TypeAlias = Any
 
 CONNECTOR: Final = ("connector",)
@@ -79,6 +81,7 @@ Launch: TypeAlias = Callable[[Sequence[str], Path, Path, Mapping[str, str]], Pro
 def launch_process(
     module: Sequence[str], directory: Path, log: Path, environment: Mapping[str, str], *, in_own_session: bool = False
 ) -> Process:
+    inherited = {name: value for name, value in os.environ.items() if name not in NOT_INHERITED}
     with log.open("ab") as stderr:
         return subprocess.Popen(
             [sys.executable, "-m", *module],
@@ -86,7 +89,7 @@ def launch_process(
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
-            env={**os.environ, **environment},
+            env={**inherited, **environment},
             start_new_session=in_own_session,
         )
 
