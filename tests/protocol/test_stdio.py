@@ -5,7 +5,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
@@ -225,36 +225,36 @@ class InterruptedByTestError(Exception):
     pass
 
 
-@pytest.fixture
+@contextmanager
 def interruption(pipe: Pipe) -> Iterator[None]:
     """A signal whose handler raises; were it not heard, the end of the input would end the wait."""
 
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise InterruptedByTestError(number, frame)
 
-    previous = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, 0.2)
     give_up = threading.Timer(LONG_ENOUGH / 4, pipe.close)
     give_up.start()
-    yield
-    give_up.cancel()
-    signal.setitimer(signal.ITIMER_REAL, 0)
-    signal.signal(signal.SIGALRM, previous)
+    previous = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2)
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+        give_up.cancel()
 
 
-@pytest.mark.usefixtures("interruption")
 def test_a_signal_interrupts_the_wait_for_the_next_request(pipe: Pipe) -> None:
     reader = pipe.reader()
-    with pytest.raises(InterruptedByTestError):
+    with pytest.raises(InterruptedByTestError), interruption(pipe):
         next(reader)
     pipe.write(FLUSH)
     assert next(reader) == request.Flush()
 
 
-@pytest.mark.usefixtures("interruption")
 def test_a_signal_interrupts_waiting_for_a_kind_of_request(pipe: Pipe) -> None:
     reader = pipe.reader()
-    with pytest.raises(InterruptedByTestError):
+    with pytest.raises(InterruptedByTestError), interruption(pipe):
         reader.wait_for((request.Flush,), LONG_ENOUGH)
 
 
