@@ -134,6 +134,7 @@ def test_a_killed_process_leaves_no_jvm_that_is_stopped(tmp_path: Path, mark: di
     """As under a shell with job control, or a service manager: what takes orphans over is in another session."""
     runtime = Runtime(tmp_path, environment=mark, launch=partial(launch_process, in_own_session=True))
     with runtime.open(publish=True) as session:
+        assert any("java" in command for command in marked(mark).values())
         send_signal(mark, "java", signal.SIGSTOP)
         assert wait_until(lambda: all(has_stopped(pid) for pid, command in marked(mark).items() if "java" in command))
         session.connector.process.kill()
