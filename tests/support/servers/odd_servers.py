@@ -68,8 +68,10 @@ def silent() -> Iterator[str]:
         # Who waits without a limit is cut off, and hears another reason than the one that the tests expect.
         watchdog = threading.Timer(20, listener.close)
         watchdog.start()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
-        watchdog.cancel()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            watchdog.cancel()
 
 
 class Dripping(Enum):
@@ -102,5 +104,7 @@ def dripping(what: Dripping, certificate: Certificate | None = None) -> Iterator
     if certificate:
         server.socket = certificate.served(server.socket)
     with in_thread(server):
-        yield f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}", has_ended
-        is_over.set()
+        try:
+            yield f"{'https' if certificate else 'http'}://127.0.0.1:{server.server_address[1]}", has_ended
+        finally:
+            is_over.set()
