@@ -82,7 +82,7 @@ def test_loads_deletes_and_rejected_rows_are_counted_while_many_scrape(tmp_path:
         seen = scrape_last()
         began = time.monotonic()
         assert session.finish().status == 0
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
     assert (seen.value("loads_total"), seen.value("loads_found_total")) == (2, 1)
     check_steps(seen)
     assert seen.value("rows_received_total", table="shop.ledger") == 5
