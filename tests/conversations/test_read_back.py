@@ -22,7 +22,6 @@ from support.engines.canonical_rows import (
     in_duckdb,
     read_by_duckdb,
     read_by_polars,
-    read_by_pyiceberg,
     read_by_spark,
 )
 from support.engines.other_readers import ENGINES, read_with
@@ -112,14 +111,6 @@ def test_duckdb_reads_a_directory_only_if_it_may_guess_which_metadata_file_is_th
 
 
 @each_table
-def test_pyiceberg_reads_every_row(
-    name: str, table_name: str, fixture_conversations: dict[str, Conversation], expected: Expected
-) -> None:
-    table = fixture_conversations[name].table(NAMESPACE, table_name)
-    assert difference(read_by_pyiceberg(table), expected[name][NAMESPACE, table_name].rows) == {}
-
-
-@each_table
 def test_polars_reads_every_row(
     name: str, table_name: str, fixture_conversations: dict[str, Conversation], expected: Expected
 ) -> None:
@@ -149,9 +140,8 @@ def test_spark_with_icebergs_own_runtime_reads_every_row(
         assert difference(read, wanted.rows) == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("engine", ENGINES)
-def test_clickhouse_and_daft_read_every_row(
+@pytest.mark.parametrize("engine", ["pyiceberg", *(pytest.param(each, marks=pytest.mark.slow) for each in ENGINES)])
+def test_engines_in_processes_of_their_own_read_every_row(
     engine: str, fixture_conversations: dict[str, Conversation], expected: Expected, tmp_path: Path
 ) -> None:
     tables = [fixture_conversations[name].table(NAMESPACE, table_name) for name, table_name in TABLES]

@@ -1,4 +1,4 @@
-"""Reads Iceberg tables with ClickHouse or Daft, in an environment of its own, without the connector and the tests.
+"""Reads Iceberg tables with an engine, in a process that does not import the connector and the tests.
 
     read_with.py ENGINE {metadata file} {Arrow file to write} [...]
 
@@ -33,7 +33,17 @@ def with_daft(metadata: Path) -> pa.Table:
     return daft.read_iceberg(StaticTable.from_metadata(str(metadata))).to_arrow()
 
 
-ENGINES: dict[str, Callable[[Path], pa.Table]] = {"clickhouse": with_clickhouse, "daft": with_daft}
+def with_pyiceberg(metadata: Path) -> pa.Table:
+    from pyiceberg.table import StaticTable
+
+    return StaticTable.from_metadata(str(metadata)).scan().to_arrow()
+
+
+ENGINES: dict[str, Callable[[Path], pa.Table]] = {
+    "clickhouse": with_clickhouse,
+    "daft": with_daft,
+    "pyiceberg": with_pyiceberg,
+}
 
 
 def main(engine: str, *paths: str) -> None:

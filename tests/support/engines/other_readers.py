@@ -1,7 +1,8 @@
-"""ClickHouse and Daft as readers, in an environment of their own."""
+"""Readers in processes of their own: ClickHouse and Daft with their own packages, PyIceberg without the connector."""
 
 import json
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -19,9 +20,7 @@ PROGRAM: Final = REPOSITORY / "tests" / "readers" / "read_with.py"
 
 def read_with(engine: str, tables: Sequence[Table], directory: Path) -> list[pa.Table | str]:
     """Each table's rows, or why the engine refuses the table. Without its parts, the test is left out."""
-    environment = REPOSITORY / ".cache" / "readers"
-    if not (environment / "complete").exists():
-        leave_out("needs ClickHouse and Daft: run scripts/setup --all-tests")
+    python = _find_python() if engine in ENGINES else sys.executable
     files = [directory / f"{engine}-{number}.arrow" for number in range(len(tables))]
     pairs = [
         part
@@ -29,10 +28,17 @@ def read_with(engine: str, tables: Sequence[Table], directory: Path) -> list[pa.
         for part in (table.metadata_location.removeprefix("file://"), str(file))
     ]
     # ClickHouse only reads files below the working directory.
-    command = [str(environment / "bin" / "python"), str(PROGRAM), engine, *pairs]
+    command = [python, str(PROGRAM), engine, *pairs]
     answer = subprocess.run(command, cwd="/", check=True, stdout=subprocess.PIPE, text=True)
     errors = [json.loads(line) for line in answer.stdout.splitlines()]
     return [error or _read(file) for error, file in zip(errors, files, strict=True)]
+
+
+def _find_python() -> str:
+    environment = REPOSITORY / ".cache" / "readers"
+    if not (environment / "complete").exists():
+        leave_out("needs ClickHouse and Daft: run scripts/setup --all-tests")
+    return str(environment / "bin" / "python")
 
 
 def _read(file: Path) -> pa.Table:
