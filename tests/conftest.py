@@ -13,6 +13,7 @@ from xdist.workermanage import WorkerController
 
 from connector.host.garbage import pause_garbage_collection
 from connector.host.processes import NOT_INHERITED
+from simulation.found_seeds import OTHER_SEED
 from support import lanes
 from support.catalogs_and_stores import ReadBackReport
 from support.consistency_report import ConsistencyReport
@@ -112,11 +113,15 @@ def pytest_testnodedown(node: WorkerController) -> None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Nothing is left out silently."""
+    """Nothing is left out silently, and no long search is repeated silently."""
     skipped = [report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])]
     if left_out := lanes.lines(config.stash.get(LEFT_OUT, Counter()), skipped):
         terminalreporter.section("left out")
         terminalreporter.write_line("\n".join(left_out))
+    properties = [each for report in terminalreporter.stats.get("passed", []) for each in report.user_properties]
+    if other_seeds := [f"{value} ({what})" for what, value in properties if what == OTHER_SEED]:
+        terminalreporter.section("run tests/simulation -k planted --record-seeds")
+        terminalreporter.write_line("\n".join(other_seeds))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Final
 
 from support.repository import TESTS
 
+OTHER_SEED: Final = "found by another seed than the recorded one"  # a property of a report: the next run searches, too
 FILE: Final = TESTS / "simulation" / "found_seeds.json"
 
 

@@ -22,7 +22,7 @@ from simulation.conftest import ENOUGH
 from simulation.crash_defects import CRASH_DEFECTS
 from simulation.defects import DEFECTS
 from simulation.environment import simulated
-from simulation.found_seeds import read_seeds, record_seed
+from simulation.found_seeds import OTHER_SEED, read_seeds, record_seed
 from simulation.schedule import Outline, Result, Versions
 from simulation.task import Kind
 from simulation.update_defects import UPDATE_DEFECTS
@@ -128,7 +128,9 @@ def test_every_row_of_a_committed_transaction_lands_once_however_long_one_looks(
 
 @pytest.mark.long
 @pytest.mark.parametrize("defect", ALL_DEFECTS)
-def test_a_planted_defect_is_found(defect: str, pytestconfig: pytest.Config) -> None:
+def test_a_planted_defect_is_found(
+    defect: str, pytestconfig: pytest.Config, record_property: Callable[[str, object], None]
+) -> None:
     """The recorded seed is tried first. After a change of schedules it may find nothing: then others are searched, some
     for minutes. `scripts/test tests/simulation -k planted --record-seeds` records those that find the defects now."""
     recorded = read_seeds()
@@ -141,6 +143,8 @@ def test_a_planted_defect_is_found(defect: str, pytestconfig: pytest.Config) -> 
         assert schedule.run(found.seed).violation is None
     if pytestconfig.getoption("--record-seeds"):
         record_seed(defect, found.seed)
+    elif found.seed != recorded.get(defect):
+        record_property(OTHER_SEED, f"{defect}: {found.seed}")
 
 
 def test_no_seed_is_recorded_for_an_unknown_defect() -> None:
