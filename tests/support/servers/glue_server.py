@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from support.jars import leave_out
-from support.repository import REPOSITORY, TESTS
+from support.repository import REPOSITORY
 from support.servers.server_process import free_address, running
 
-STRICT_GLUE: Final = TESTS / "servers" / "strict_glue.py"
+STRICT_GLUE: Final = Path(__file__).with_name("strict_glue.py")
 
 
 def moto_python() -> Path:
@@ -24,6 +24,7 @@ def moto_python() -> Path:
 def glue_server(python: Path, directory: Path) -> Iterator[str]:
     """Runs it while the context lasts; its address."""
     address = free_address()
-    command = [str(python), str(STRICT_GLUE), address.rpartition(":")[2]]
+    # Its directory must not be searched for modules: it has a google.py and an azure.py.
+    command = [str(python), "-P", str(STRICT_GLUE), address.rpartition(":")[2]]
     with running(command, {}, f"http://{address}/moto-api/", directory / "server.log"):
         yield f"http://{address}"
