@@ -4,7 +4,6 @@ Golden files are written anew where the environment has UPDATE_SNAPSHOTS.
 """
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,7 @@ import pytest
 from fixtures.generate import conversations
 from support.rows.conversations import Conversation
 from support.sessions.connector_process import Answer
+from support.snapshots import are_updated
 
 pytestmark = pytest.mark.spark
 
@@ -29,7 +29,7 @@ def test_every_answer_is_the_recorded_one(name: str, fixture_conversations: dict
     assert conversation.outcome.status == 0, conversation.outcome.log
     answers = redacted(conversation)
     golden = GOLDEN / f"{name}.jsonl"
-    if "UPDATE_SNAPSHOTS" in os.environ:
+    if are_updated():
         golden.write_text("".join(f"{answer}\n" for answer in answers))
     assert [json.loads(answer) for answer in answers] == list(map(json.loads, golden.read_text().splitlines()))
 

@@ -1,5 +1,4 @@
 import json
-import os
 import sys
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
@@ -46,6 +45,7 @@ from protocol.flow import (
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, projection
 from support.repository import TESTS
+from support.snapshots import are_updated
 
 STRING = StringType()
 
@@ -326,7 +326,7 @@ def as_json(candidate: Candidate) -> Json:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_field_has_its_constraints_and_their_reasons(scenario: str) -> None:
     recorded = json.loads(SNAPSHOTS.read_text()) if SNAPSHOTS.exists() else {}
-    if "UPDATE_SNAPSHOTS" in os.environ:
+    if are_updated():
         recorded[scenario] = as_json(SCENARIOS[scenario])
         SNAPSHOTS.write_text(json.dumps(recorded, indent=1, sort_keys=True, ensure_ascii=False) + "\n")
     assert as_json(SCENARIOS[scenario]) == recorded[scenario]

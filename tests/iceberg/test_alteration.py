@@ -61,6 +61,7 @@ from support.tables.altered_tables import (
     filled_table,
     fit,
     rows,
+    sort_by_qty,
     wanted,
 )
 from support.tables.planted_faults import do_first, lose_answer, plant, refuse
@@ -422,11 +423,6 @@ def test_the_commit_asserts_all_that_the_conversion_was_planned_on(
         AssertLastAssignedPartitionId(last_assigned_partition_id=999),
         AssertDefaultSortOrderId(default_sort_order_id=0),
     ]
-
-
-def sort_by_qty(catalog: Catalog) -> None:
-    with catalog.load_table(PATH).update_sort_order() as update:
-        update.asc("qty", IdentityTransform())
 
 
 def partition_by_qty(catalog: Catalog) -> None:

@@ -41,7 +41,7 @@ from support.engines.readers import duckdb_connection, duckdb_rows
 from support.rows.staged_rows import staged
 from support.rows.updated_rows import stage_updates, values_of
 from support.snapshots import check_text
-from support.tables.altered_tables import ID, QTY, ROWS, append, filled_table, rows, wanted
+from support.tables.altered_tables import ID, QTY, ROWS, append, filled_table, rows, sort_by_qty, wanted
 from support.tables.local_tables import alterer, local_catalog, record_property
 from support.tables.outcomes import try_commits
 from support.tables.planted_faults import do_first, plant
@@ -227,11 +227,6 @@ def test_a_column_stays_that_has_the_source_of_a_partition_spec_within_it(tmp_pa
     table = catalog.load_table(PATH)
     assert table.schema().find_column_name(table.spec().fields[0].source_id) == "place.country"
     assert rows(catalog) == [{"id": 7, "place": None}]
-
-
-def sort_by_qty(catalog: Catalog) -> None:
-    with catalog.load_table(PATH).update_sort_order() as update:
-        update.asc("qty", IdentityTransform())
 
 
 def partition_by_qty(catalog: Catalog) -> None:

@@ -40,6 +40,7 @@ from support.rows.updated_rows import BY_PART, land, values_of
 from support.snapshots import check_text
 from support.tables.compacting import compact, compact_here
 from support.tables.eager_compaction import delete_files, files, make_eager
+from support.tables.expiring_tables import head
 
 pytestmark = pytest.mark.long
 
@@ -278,10 +279,10 @@ def test_an_unreadable_file_is_forgotten_when_the_table_no_longer_has_it(catalog
     """A long session would remember all of them. If another engine brings it back, it is tried once more."""
     land(catalog, {0: "a"})
     land(catalog, {1: "a"})
-    before, readable = files(catalog), current_id(catalog)
+    before, readable = files(catalog), head(catalog)
     land(catalog, {2: "a"})
     [damaged] = {*files(catalog)}.difference(before)
-    with_damaged = current_id(catalog)
+    with_damaged = head(catalog)
     Path(damaged.removeprefix("file://")).write_bytes(b"")
     compactor = TableCompactor(catalog, compact_here, catalog.load_table)
     assert [compactor.compact(PATH).failed for _ in range(2)] == [1, 0]
@@ -289,12 +290,6 @@ def test_an_unreadable_file_is_forgotten_when_the_table_no_longer_has_it(catalog
     assert compactor.compact(PATH).failed == 0
     point(catalog, PATH, MAIN_BRANCH, with_damaged)
     assert [compactor.compact(PATH).failed for _ in range(2)] == [1, 0]
-
-
-def current_id(catalog: Catalog) -> int:
-    snapshot = catalog.load_table(PATH).current_snapshot()
-    assert snapshot
-    return snapshot.snapshot_id
 
 
 def test_a_file_whose_deleted_rows_are_unknown_is_left_out(catalog: Catalog) -> None:

@@ -15,6 +15,7 @@ from support.rows.staged_rows import staged
 from support.rows.updated_rows import DOCUMENT, land, row
 from support.tables.altered_tables import ID
 from support.tables.compacting import EAGER, compact
+from support.tables.expiring_tables import head
 from support.tables.local_tables import local_catalog
 
 pytestmark = pytest.mark.spark
@@ -30,12 +31,6 @@ def make_table(directory: Path, format_version: int) -> Catalog:
     return catalog
 
 
-def newest_snapshot(catalog: Catalog) -> int:
-    snapshot = catalog.load_table(PATH).current_snapshot()
-    assert snapshot
-    return snapshot.snapshot_id
-
-
 def read(spark: SparkSql, directory: Path, query: str) -> list[Any]:
     [rows] = spark_rows(spark, directory, query)
     return sorted((each["id"], json.loads(each["doc"])["value"]) for each in rows)
@@ -48,7 +43,7 @@ def added_since(spark: SparkSql, directory: Path, snapshot: int) -> list[Any]:
 def test_added_rows_are_read_across_compactions(tmp_path: Path, spark_reader: SparkSql) -> None:
     catalog = make_table(tmp_path, 2)
     commit_all_or_raise(catalog, [staged(catalog, row(1, "a"))])
-    before = newest_snapshot(catalog)
+    before = head(catalog)
     for number in (2, 3):
         commit_all_or_raise(catalog, [staged(catalog, row(number, "a"))])
     assert compact(catalog, PATH).commits == 1
@@ -61,7 +56,7 @@ def test_what_reads_appended_snapshots_misses_updates(tmp_path: Path, spark_read
     """Once Spark reads them, docs/reading.md should say so."""
     catalog = make_table(tmp_path, version)
     land(catalog, {1: "a", 9: "a"})
-    before = newest_snapshot(catalog)
+    before = head(catalog)
     land(catalog, {1: "b", 2: "b"})
     land(catalog, {3: "c"})
     assert added_since(spark_reader, tmp_path, before) == [(3, "c")]

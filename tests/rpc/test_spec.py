@@ -1,6 +1,5 @@
 """Spec prints schemas that Flow's UI can show, and loads nothing to do it."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from connector.config.endpoint_config import ENDPOINT_SCHEMA
 from connector.config.resource_config import RESOURCE_SCHEMA
 from connector.rpc.spec import describe, spec
 from protocol.flow import Json
+from support.snapshots import are_updated
 
 REVIEWED: Final = Path(__file__).with_name("spec.json")
 EXPENSIVE = {
@@ -51,7 +51,7 @@ def test_the_description_for_a_person_is_the_spec_response_indented() -> None:
 
 
 def test_the_schemas_and_all_texts_that_flow_shows_are_the_reviewed_ones() -> None:
-    if "UPDATE_SNAPSHOTS" in os.environ:
+    if are_updated():
         REVIEWED.write_text(describe() + "\n")
     assert describe() + "\n" == REVIEWED.read_text()
 

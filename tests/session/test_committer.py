@@ -38,7 +38,7 @@ from connector.session.committer import ENDING, Committer, run_retries
 from support.bindings import PATH
 from support.rows.staged_files import stage, stage_chain
 from support.rows.staged_rows import WRITER
-from support.sessions.processes import wait_until
+from support.sessions.processes import DEADLINE, wait_until
 from support.snapshots import check_text
 from support.tables.local_tables import foreign_table, local_catalog
 from support.tables.planted_faults import lose_answer, plant, refuse
@@ -46,7 +46,6 @@ from support.tables.planted_faults import lose_answer, plant, refuse
 WHOLE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
 NO_TABLE: Any = None  # nothing looks at it
 GENEROUS = Limit(commits=100, size=1 << 40)
-DEADLINE = 20.0  # seconds
 
 
 def staged(table: str, next: str, prev: str = "", size: int = 1000, key_range: str = WHOLE) -> StagedCommit:

@@ -25,11 +25,11 @@ from protocol.flow import WHOLE_RANGE, FieldSelection, Materialization, Material
 from support.bindings import MATERIALIZATION
 from support.rows.staged_files import stage, stage_chain
 from support.rows.staged_rows import chain_of
+from support.sessions.processes import DEADLINE
 from support.tables.local_tables import foreign_table, ids_of
 from support.tables.planted_faults import plant, refuse
 
 ORDERS, ITEMS = TableIdentifier("shop", "orders"), TableIdentifier("shop", "items")
-DEADLINE: Final = 20.0  # seconds
 LIMIT: Final = Limit(commits=100, size=1 << 40)
 UNUSED: Final[Any] = None
 

@@ -29,8 +29,8 @@ from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStor
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.layouts import fixed, made_by
+from support.sessions.processes import DEADLINE
 
-DEADLINE = 10.0  # seconds
 WRITER = WriterId("acme/task", "orders.v1", "00000000-ffffffff")
 TABLE = "6b1f1c1e-93d5-4d0e-8b7e-0f5b6a3c2d10"
 A_FILE = DataFile("file:///table/a.parquet", 1, 100, (4,), ())

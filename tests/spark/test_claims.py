@@ -31,9 +31,9 @@ from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.layouts import fixed, made_by
+from support.sessions.processes import DEADLINE
 from support.snapshots import check_text
 
-DEADLINE = 20.0  # seconds
 A_FILE = DataFile("file:///table/a.parquet", 1, 100, (4,), ())
 GIVES_UP = TaskFailed(RetryableError("its disk is full"))
 

@@ -17,9 +17,9 @@ from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, Spool
 from connector.spark.blocks.transaction_files import LocalFile, StoredRun
 from protocol.request import Store
+from support.sessions.processes import DEADLINE
 from support.snapshots import check_text
 
-DEADLINE = 20.0  # seconds
 NO_ROWS = pa.record_batch({"id": pa.array([], pa.int64())})
 
 
@@ -91,7 +91,7 @@ def check_that_more_rows_wait(ledger: Ledger, task: TaskAccount) -> None:
     assert adder.is_alive()
     claim_one(ledger, task)
     encode(ledger, task)
-    adder.join(10)
+    adder.join(DEADLINE)
     assert not adder.is_alive()
 
 
@@ -164,7 +164,7 @@ def test_a_spool_full_of_blocks_begun_does_not_wait_for_ever(tmp_path: Path) -> 
     adder.start()
     claim_one(ledger, task)
     encode(ledger, task)
-    adder.join(10)
+    adder.join(DEADLINE)
     assert not adder.is_alive()
 
 
@@ -183,7 +183,7 @@ def test_claims_wait_for_the_strays_of_claimed_blocks(ledger: Ledger, task: Task
     other.start()
     ledger.note_strays(task, [run(1, 2, b"b")])
     encode(ledger, task)
-    other.join(10)
+    other.join(DEADLINE)
     assert claimed == [(1, b"b\n", 2)]
 
 

@@ -48,7 +48,7 @@ from support.layouts import fixed
 from support.plans import meeting
 from support.servers.fault_proxy import GENUINE, Fault, FaultProxy, Request, fault_proxy
 from support.servers.s3_server import S3Server
-from support.sessions.processes import wait_until
+from support.sessions.processes import DEADLINE, wait_until
 from support.snapshots import check_text
 
 ORDERS = replace(binding(LongType(), StringType(), index=0), on_invalid=OnInvalid.QUARANTINE)
@@ -372,7 +372,7 @@ def uploads_fail(monkeypatch: pytest.MonkeyPatch) -> Event:
 
 
 def receive_failure(driver: "Connection[Any, Any]") -> None:
-    assert driver.poll(10), "nothing is said of the upload"
+    assert driver.poll(DEADLINE), "nothing is said of the upload"
     failed = driver.recv()
     assert isinstance(failed, TaskFailed), failed
     assert str(failed.error).endswith(".parquet: the disk is full. Make room there.")

@@ -10,6 +10,7 @@ from pyiceberg.manifest import ManifestEntry, ManifestFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, PrimitiveType, StringType
 
 from connector.encoding.live_rows.source_rows import SourceFile
@@ -66,6 +67,11 @@ def fit(
 def rows(catalog: Catalog, snapshot_id: int | None = None) -> list[Any]:
     scanned = catalog.load_table(PATH).scan(snapshot_id=snapshot_id).to_arrow().to_pylist()
     return sorted(scanned, key=lambda row: row["id"])
+
+
+def sort_by_qty(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).update_sort_order() as update:
+        update.asc("qty", IdentityTransform())
 
 
 def entries(catalog: Catalog) -> list[ManifestEntry]:
