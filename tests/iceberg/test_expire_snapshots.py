@@ -4,6 +4,7 @@ import json
 import logging
 import time
 import uuid
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.fences import fence
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata import copied_metadata
+from connector.iceberg.metadata import copied_metadata, old_metadata
 from connector.iceberg.metadata.old_metadata import DELETE_OLD_METADATA
 from connector.iceberg.metadata.retention import GC_ENABLED, Expired
 from connector.model.state import WriterId
@@ -164,8 +165,9 @@ def test_a_metadata_file_that_cannot_be_read_stops_no_expiry(catalog: Catalog, c
 
 
 def test_an_invalid_property_for_old_metadata_stops_no_expiry(
-    catalog: Catalog, caplog: pytest.LogCaptureFixture
+    catalog: Catalog, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(old_metadata, "_warn_of_property", cache(old_metadata._warn_of_property.__wrapped__))
     for number in range(5):
         land(catalog, number)
     record_property(table_of(catalog), DELETE_OLD_METADATA, "ja")
