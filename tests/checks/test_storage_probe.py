@@ -18,16 +18,14 @@ from pyiceberg.io import load_file_io
 from connector.checks import s3_probe, storage_probe
 from connector.checks.steps import Skipped
 from connector.config.catalog import GlueCatalog, LocalCatalog, RestCatalog, SqlCatalog
-from connector.config.credentials import AwsCredentials
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.secret import Secret
 from connector.config.storage import HdfsStorage, LocalFiles, Storage
 from connector.host.errors import RetryableError, UserError
 from connector.storage.file_access import file_properties
 from connector.storage.store_properties import data_file_properties
 from support.repository import REPOSITORY
 from support.servers.odd_servers import answering, silent
-from support.servers.s3_server import Keys, S3Server
+from support.servers.s3_server import Keys, S3Server, credentials
 from support.servers.server_process import free_address
 from support.snapshots import check_text
 
@@ -58,10 +56,6 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def probe(config: EndpointConfig) -> str | Skipped:
     return storage_probe.probe(config, data_file_properties(config))
-
-
-def credentials(keys: Keys, token: str = "") -> AwsCredentials:
-    return AwsCredentials(keys.access_key_id, Secret(keys.secret_access_key), Secret(token) if token else None)
 
 
 def keys_in(server: S3Server, bucket: str) -> list[str]:

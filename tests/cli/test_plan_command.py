@@ -31,7 +31,7 @@ from support.bindings import materialization_binding as binding
 from support.repository import REPOSITORY
 from support.rows.staged_files import land, stage
 from support.rows.staged_rows import WRITER
-from support.tables.local_tables import ID_ONLY, foreign_table, local_catalog
+from support.tables.local_tables import ID_ONLY, files_of, foreign_table, local_catalog
 
 ORDERS = collection(ID, projection("note", "string"), projection("qty", "integer"))
 RELAXED = collection(ID, projection("note", "string", exists=Exists.MAY), projection("qty", "integer"))
@@ -64,10 +64,6 @@ def everything_at_once(warehouse: Path) -> request.Apply:
     )
 
 
-def files(directory: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-
-
 def test_the_plan_is_what_apply_will_say_that_it_did(tmp_path: Path) -> None:
     message = everything_at_once(tmp_path)
     planned = plan([message])
@@ -81,9 +77,9 @@ def test_the_plan_is_what_apply_will_say_that_it_did(tmp_path: Path) -> None:
 
 def test_planning_changes_nothing(tmp_path: Path) -> None:
     message = everything_at_once(tmp_path)
-    before = files(tmp_path)
+    before = files_of(tmp_path)
     plan([message])
-    assert files(tmp_path) == before
+    assert files_of(tmp_path) == before
 
 
 def test_where_every_table_fits_the_plan_says_so(tmp_path: Path) -> None:

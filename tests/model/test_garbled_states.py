@@ -26,7 +26,7 @@ from support.rows.staged_files import stage
 from support.rows.staged_rows import WRITER
 from support.sessions.runtime import Runtime
 from support.snapshots import check_text
-from support.tables.local_tables import ids_of, local_catalog
+from support.tables.local_tables import files_of, ids_of, local_catalog
 
 KEY: Final = "shop%2Forders.v0"
 RANGE, LEFT, RIGHT = "00000000-ffffffff", "00000000-7fffffff", "80000000-ffffffff"
@@ -404,10 +404,6 @@ SPOILS: Final[dict[str, Callable[[Task], Any]]] = {
     "a field of a newer version": lambda task: kept({task.value: {**task.entry, "positionDeletes": []}}),
     "negative rows": lambda task: kept({task.value: {**task.entry, "fileList": ["/x", 1, -1, 1], "files": []}}),
 }
-
-
-def files_of(directory: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
 @pytest.mark.parametrize("read", [Task.apply, Task.plan, Task.show, Task.reset])

@@ -16,9 +16,7 @@ from msgspec.structs import replace
 from pyiceberg.io import PY_IO_IMPL, load_file_io
 
 from connector.config.catalog import GlueCatalog
-from connector.config.credentials import AwsCredentials
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.secret import Secret
 from connector.encoding.parquet.data_files import DataFileWriter, NewFiles, RowGroupMemory
 from connector.encoding.parquet.file_options import FileOptions
 from connector.host.errors import RetryableError, SignInError, UserError
@@ -27,7 +25,7 @@ from connector.storage.file_access import STORE_FILE_IO
 from connector.storage.storage_errors import is_of_content, translate_errors, translate_errors_of_directory
 from connector.storage.store_properties import data_file_properties
 from support.servers.odd_servers import answering
-from support.servers.s3_server import Keys, S3Server
+from support.servers.s3_server import Keys, S3Server, credentials
 from support.servers.server_process import free_address
 from support.snapshots import check_text
 
@@ -63,10 +61,6 @@ def right(bucket: Bucket) -> EndpointConfig:
         region=bucket.server.region,
         s3_endpoint=bucket.server.endpoint,
     )
-
-
-def credentials(keys: Keys, token: str = "") -> AwsCredentials:
-    return AwsCredentials(keys.access_key_id, Secret(keys.secret_access_key), Secret(token) if token else None)
 
 
 def write(config: EndpointConfig) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Self
 import boto3
 from pyiceberg.io import S3_ACCESS_KEY_ID, S3_ENDPOINT, S3_REGION, S3_SECRET_ACCESS_KEY
 
+from connector.config.credentials import AwsCredentials
+from connector.config.secret import Secret
 from support.jars import go_program
 from support.servers.certificate import Certificate
 from support.servers.server_process import free_address, running
@@ -28,6 +30,10 @@ class Keys:
     @classmethod
     def drawn(cls) -> Self:
         return cls(secrets.token_hex(8), secrets.token_hex(16))
+
+
+def credentials(keys: Keys, token: str = "") -> AwsCredentials:
+    return AwsCredentials(keys.access_key_id, Secret(keys.secret_access_key), Secret(token) if token else None)
 
 
 @dataclass(frozen=True)

@@ -153,6 +153,10 @@ def ids_of(catalog: Catalog, path: tuple[str, str]) -> list[int]:
     return sorted(catalog.load_table(path).scan(selected_fields=("id",)).to_arrow()["id"].to_pylist())
 
 
+def files_of(directory: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
 def list_changes(table: Table) -> list[Snapshot]:
     """The snapshots that have changed rows. Those of compactions have not."""
     return [each for each in table.snapshots() if not (each.summary and each.summary.operation is Operation.REPLACE)]
