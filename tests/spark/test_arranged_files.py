@@ -205,7 +205,9 @@ def test_files_of_several_partitions_are_uploaded_at_the_same_time(
 
 
 def test_rows_without_a_sort_order_stay_in_the_order_of_the_input(table: Table) -> None:
-    for file in table.write(*rows_of(200))[0]:
+    files = table.write(*rows_of(200))[0]
+    assert sum(file.rows for file in files) == 200
+    for file in files:
         ids = [row["id"] for row in read(file)]
         assert ids == sorted(ids)
 
