@@ -34,7 +34,7 @@ class Limits:
         cores = count_cores()
         if group.cores:
             cores = min(cores, math.ceil(group.cores))
-        memory = min(filter(None, (group.memory, measure_memory())), default=None)
+        memory = find_memory(group)
         if memory is None:
             return cls(cores, SPOOL_LIMIT, 1, spools_in_memory)
         return _divide(memory, cores, spools_in_memory=spools_in_memory)
@@ -43,6 +43,11 @@ class Limits:
     def disk(self) -> int:
         """How many bytes a spool and sorted runs may have together."""
         return self.spool if self.spools_in_memory else 2 * self.spool
+
+
+def find_memory(group: Cgroup) -> int | None:
+    """Return the bytes of memory of this machine or container. None: without a limit."""
+    return min(filter(None, (group.memory, measure_memory())), default=None)
 
 
 def _divide(memory: int, cores: int, *, spools_in_memory: bool) -> Limits:

@@ -19,10 +19,12 @@ from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
+from connector.cli.commands import check_command
 from connector.cli.commands.check_command import check
 from connector.cli.flow.flow_files import ConfigFile, FlowFile
 from connector.cli.waiting import WaitingLine
 from connector.config.catalog import LOCAL
+from connector.host.cgroup import Cgroup
 from connector.iceberg.catalogs import local as local_catalog
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
 from protocol.flow import Json
@@ -43,7 +45,7 @@ from support.tables.local_tables import local_catalog as open_local_catalog
 
 OK, FAILED, SKIPPED = "ok", "failed", "skipped"
 SILENT: Final = WaitingLine(None)
-STEPS: Final = ["config", "catalog", "namespace", "table", "storage", "java", "spark", "disk"]
+STEPS: Final = ["config", "catalog", "namespace", "table", "storage", "java", "spark", "limits", "disk"]
 
 
 def local(warehouse: Path) -> Json:
@@ -114,7 +116,7 @@ def test_a_step_that_fails_says_why_and_what_depends_on_it_is_not_checked(tmp_pa
     assert [line.split(" (")[0] for line in said[1:5]] == [
         f"- {name:<9} not checked: needs the config" for name in STEPS[1:5]
     ]
-    assert said[-1] == "1 of 8 checks failed."
+    assert said[-1] == "1 of 9 checks failed."
 
 
 class UnwillingError(Exception):
@@ -277,6 +279,39 @@ def test_a_temporary_directory_without_room_fails(tmp_path: Path, monkeypatch: p
     check_text("machine_errors", "no room for temporary files", said, {str(disk.directory): "DIRECTORY"})
 
 
+@pytest.mark.parametrize(
+    ("memory", "outcome", "what"),
+    [
+        (512, FAILED, "this machine or container has 512 MB of memory, and a session needs "),
+        (720, OK, "720 MB of memory and 300 open files are enough for 1 task at the same time"),
+    ],
+)
+def test_a_machine_passes_if_a_session_would_open_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, memory: int, outcome: str, what: str
+) -> None:
+    monkeypatch.setattr(check_command, "Cgroup", lambda: limited_group(tmp_path, memory << 20))
+    monkeypatch.setattr(check_command, "count_files", lambda: 300)
+    report = Report(tmp_path, local(tmp_path / "warehouse"))
+    assert report.outcomes == all_but(limits=outcome)
+    assert report.messages["limits"].startswith(what)
+
+
+def limited_group(directory: Path, memory: int) -> Cgroup:
+    (directory / "membership").write_text("0::/\n")
+    (directory / "memory.max").write_text(str(memory))
+    return Cgroup(directory / "membership", directory)
+
+
+def test_a_process_that_may_open_few_files_fails(tmp_path: Path) -> None:
+    config = json.dumps(local(tmp_path / "warehouse")).encode()
+    command = ["bash", "-c", 'ulimit -n 100 && exec "$0" -m connector check --config - --json', sys.executable]
+    ran = subprocess.run(command, input=config, capture_output=True, cwd=REPOSITORY)
+    assert ran.returncode == 1
+    [failed] = [step for step in json.loads(ran.stdout)["steps"] if step["outcome"] == FAILED]
+    assert failed["name"] == "limits"
+    assert failed["message"].startswith("a process of the connector may open only 100 files at the same time")
+
+
 # A Flow specification
 
 
@@ -400,7 +435,7 @@ def test_the_exit_status_says_that_the_catalog_is_down(
     assert not report["ok"]
     assert "cannot be reached" in failed
     assert f" {failed} (" in for_people.stdout.decode()
-    assert for_people.stdout.decode().endswith("1 of 8 checks failed.\n")
+    assert for_people.stdout.decode().endswith("1 of 9 checks failed.\n")
 
 
 @pytest.mark.parametrize("form", [[], ["--json"]])

@@ -26,12 +26,16 @@ from connector.config.endpoint_config import EndpointConfig
 from connector.config.metrics_options import MetricsOptions
 from connector.config.resource_config import ResourceConfig
 from connector.config.settings import parse
+from connector.host.cgroup import Cgroup
 from connector.host.errors import ConnectorError
-from connector.host.tempdirs import make_directories, translate_disk_errors
+from connector.host.machine import count_files
+from connector.host.tempdirs import make_directories, temporary_directory, translate_disk_errors
 from connector.iceberg.catalog_messages import read_address
 from connector.iceberg.catalogs.opening import find_missing_warehouse, find_warehouse
 from connector.rpc.validate import validate
 from connector.spark.jvm.cluster import check_master
+from connector.spark.jvm.jvm_process import check_files
+from connector.spark.limits import Limits, find_memory
 
 PROBE_SIZE: Final = 1 << 20  # bytes: with less room, no transaction can be written
 GIGABYTE: Final = 1e9
@@ -114,6 +118,7 @@ def _run_steps(source: ConfigFile | FlowFile, waiting: WaitingLine, *, may_write
         yield _describe(run_after(needed, "bindings", lambda _: _validate(parsed)), _describe_bindings)
     yield _describe(run("java", spark_installation.find_installation), _describe_java)
     yield _describe(run_after(parsed, "spark", lambda found: check_master(found.endpoint.advanced.spark)), str)
+    yield _describe(run("limits", _find_limits), str)
     yield _describe(run("disk", _find_free_space), str)
     if parsed.found and (metrics := parsed.found.endpoint.advanced.metrics).are_on:
         yield _describe(run("metrics", lambda: _try_metrics(metrics)), str)
@@ -144,6 +149,18 @@ def _try_metrics(options: MetricsOptions) -> str:
     try_metrics(options)
     places = [str(options.listen)] * bool(options.listen) + [str(options.file)] * bool(options.file)
     return f"can be published at {' and in '.join(places)}"
+
+
+def _find_limits() -> str:
+    """Say what a session would have here. Raises UserError if it would refuse to open."""
+    group, files = Cgroup(), count_files()
+    check_files(files)
+    tasks = Limits.of(group, temporary_directory()).tasks
+    memory = "unlimited" if (size := find_memory(group)) is None else f"{size >> 20} MB of"
+    return (
+        f"{memory} memory and {'unlimited' if files is None else files} open files are enough for {tasks} "
+        f"task{'' if tasks == 1 else 's'} at the same time"
+    )
 
 
 def _find_free_space() -> str:

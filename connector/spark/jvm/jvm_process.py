@@ -67,7 +67,7 @@ class Jvm:
     def __init__(self, local_directory: Path, heap: str, jars: Sequence[Path], environment: Mapping[str, str]) -> None:
         """The connector's own variables replace those of `environment`. See `jvm_command.make_command` for `heap` and
         errors. Raises UserError if the JVM may not open enough files."""
-        _check_files(count_files())
+        check_files(count_files())
         with translate_disk_errors(f"directory in {local_directory}"):
             self._connection_file = Path(tempfile.mkdtemp(prefix="jvm-", dir=local_directory)) / "connection"
         self._output: deque[str] = deque(maxlen=5)
@@ -262,7 +262,7 @@ def _is_recent(moment: float) -> bool:
     return time.monotonic() - moment < RECENT
 
 
-def _check_files(most: int | None) -> None:
+def check_files(most: int | None) -> None:
     """Raise UserError if a process may open too few files. The JVM would fail with an error that does not say so."""
     if most is not None and most < LEAST_FILES:
         raise UserError(
