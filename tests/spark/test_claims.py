@@ -23,13 +23,14 @@ from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import claims as claims_module
-from connector.spark.blocks.claims import ClaimServer, Next, SocketAddress, TaskClaims, TaskFailed, Wrote
+from connector.spark.blocks.claims import Claim, ClaimServer, Next, SocketAddress, TaskClaims, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import OnThisMachine, TableLayout
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from encoding.store_lines import binding, plain
 from protocol.request import Store
+from support.jars import leave_out
 from support.layouts import fixed, made_by
 from support.sessions.processes import DEADLINE
 from support.snapshots import check_text
@@ -50,10 +51,12 @@ def claims(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
 
 
 @contextmanager
-def serving(tmp_path: Path, ledger: Ledger, listening: SocketAddress = "") -> Iterator[ClaimServer]:
+def serving(
+    tmp_path: Path, ledger: Ledger, listening: SocketAddress = "", host: str = "127.0.0.1"
+) -> Iterator[ClaimServer]:
     destination = Destination(f"file://{tmp_path}", Properties(), "prefix")
     layout = TableLayout(binding(LongType(), index=0), destination, Lease.until(Properties(), None))
-    with closing(ClaimServer(listening or str(tmp_path / "claims"), "127.0.0.1")) as server:
+    with closing(ClaimServer(listening or str(tmp_path / "claims"), host)) as server:
         server.begin(ledger, fixed(layout), OnThisMachine(lambda: RetryableError(WORKER_ENDED)))
         yield server
 
@@ -78,6 +81,17 @@ def test_a_task_on_another_machine_notices_when_the_driver_is_gone(tmp_path: Pat
         socket.socket(fileno=os.dup(task.fileno())) as same,
     ):
         assert same.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+
+def test_a_task_gets_a_block_at_an_ipv6_address(tmp_path: Path, ledger: Ledger) -> None:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        leave_out("needs IPv6")
+    add_a_row(ledger)
+    with serving(tmp_path, ledger, ("::1", 0), "::1") as server, server.address.connect() as task:
+        task.send(Next(None))
+        assert isinstance(task.recv(), Claim)
 
 
 def add_a_row(ledger: Ledger) -> None:

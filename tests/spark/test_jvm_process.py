@@ -418,7 +418,8 @@ def test_a_jvm_is_watched_on_after_a_look_for_which_no_file_could_be_opened(
 def test_a_cluster_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark itself tries for a quarter of an hour, without saying so."""
     monkeypatch.setattr(spark_session, "CONTEXT_TIMEOUT", 2.0)
-    with start_spark({"spark.master": "yarn"}) as started, pytest.raises(RetryableError) as error:
+    settings = {"spark.master": "yarn", "spark.driver.host": "127.0.0.1"}
+    with start_spark(settings) as started, pytest.raises(RetryableError) as error:
         started.spark.run(list).result()
     told, found, _ = str(error.value).partition("Spark's last words:")
     check_text("spark_errors", "a cluster that does not answer", f"{told}{found} …")

@@ -103,12 +103,20 @@ class Address:
     def connect(self) -> Iterator[ToDriver]:
         """Open an authenticated connection to the driver."""
         try:
-            connection = Client(self.socket, authkey=self.secret)
+            connection = self._connect()
         except FileNotFoundError as error:  # the error of a socket does not name it
             raise FileNotFoundError(error.errno, error.strerror, self.socket) from error
         with connection:
             _keep_alive(connection)  # the task may wait for hours, and the driver's machine may be gone
             yield connection
+
+    def _connect(self) -> ToDriver:
+        if isinstance(self.socket, str):
+            return Client(self.socket, authkey=self.secret)
+        connection: ToDriver = Connection(socket.create_connection(self.socket).detach())  # Client has no IPv6
+        answer_challenge(connection, self.secret)
+        deliver_challenge(connection, self.secret)
+        return connection
 
 
 class ClaimServer:
@@ -117,7 +125,7 @@ class ClaimServer:
 
     def __init__(self, listening: SocketAddress, host: str = "") -> None:
         """Tasks find the server where it listens; on a network, at its port on `host`."""
-        self._listener = Listener(listening, backlog=BACKLOG)
+        self._listener = Listener(listening, _find_family(listening), BACKLOG)
         bound = self._listener.address
         bound_to = (host, bound[1]) if isinstance(bound, tuple) else listening
         self.address = Address(bound_to, secrets.token_bytes(32))
@@ -241,6 +249,13 @@ class TaskClaims:
             )
         layout = self.layouts.make(block.binding)
         return Claim(block, self.transfer.source(block, layout), layout)
+
+
+def _find_family(listening: SocketAddress) -> str:
+    if isinstance(listening, str):
+        return "AF_UNIX"
+    families = {family for family, *_ in socket.getaddrinfo(*listening)}
+    return "AF_INET" if socket.AF_INET in families else "AF_INET6"
 
 
 def _explain_refusal(error: OSError) -> RetryableError:

@@ -27,7 +27,14 @@ from connector.spark.blocks.transaction_files import (
     ThroughTheStore,
     delete_unstaged,
 )
-from connector.spark.jvm.cluster import BIND_ADDRESS, DRIVER_HOST, find_driver_host, is_local, parse_claims_address
+from connector.spark.jvm.cluster import (
+    BIND_ADDRESS,
+    DRIVER_HOST,
+    find_driver_host,
+    format_address,
+    is_local,
+    parse_claims_address,
+)
 from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
 from connector.storage.file_io import write_list
@@ -182,7 +189,7 @@ def open_claim_server(settings: Mapping[str, str], socket: Path) -> ClaimServer:
         return ClaimServer(address, find_driver_host(settings))
     except OSError as error:
         raise UserError(
-            f"Spark's tasks cannot be listened for at {address[0]}:{address[1]} ({error}). Set {DRIVER_HOST} in "
+            f"Spark's tasks cannot be listened for at {format_address(*address)} ({error}). Set {DRIVER_HOST} in "
             f"/advanced/spark to an address of this machine that the cluster reaches, or {BIND_ADDRESS} where it has "
             "another name here."
         ) from error

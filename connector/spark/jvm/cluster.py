@@ -5,7 +5,8 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any, Final
 
 from connector.host.errors import RetryableError, UserError
 from connector.spark.jvm.jvm_command import WORKER_ALLOCATION, find_package_root
@@ -23,6 +24,7 @@ BIND_ADDRESS: Final = "spark.driver.bindAddress"
 CLAIMS_PORT: Final = "spark.materialize.claims.port"
 PYTHON: Final = "spark.pyspark.python"
 
+LOOPBACK: Final = "127.0.0.1"
 MAX_PORT: Final = 65_535
 MASTER_TIMEOUT: Final = 10.0  # seconds for each of the masters
 EXECUTOR_TIMEOUT: Final = 120.0  # seconds: a worker may have to load its image first
@@ -42,26 +44,36 @@ def make_cluster_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the default settings that a cluster needs."""
     environment = {"PYTHONPATH": find_package_root(), "PYTHONSAFEPATH": "1", **WORKER_ALLOCATION}
     return {
-        DRIVER_HOST: find_driver_host(settings),
+        DRIVER_HOST: _add_brackets(find_driver_host(settings)),
         # A lost task may run again: its blocks are given to another task.
         "spark.task.maxFailures": "4",
         **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
     }
 
 
+def write_addresses(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings with the addresses of this process as Spark takes them: those of IPv6 in brackets."""
+    own = {name: _add_brackets(settings[name]) for name in (DRIVER_HOST, BIND_ADDRESS) if name in settings}
+    return {**settings, **own}
+
+
 def find_driver_host(settings: Mapping[str, str]) -> str:
     """Return the host at which the cluster reaches this process: as configured, or the address from which this machine
-    reaches the master."""
+    reaches the master. An IPv6 address has no brackets."""
     if host := settings.get(DRIVER_HOST):
-        return host
-    for address in _masters(settings):
-        with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unused:
-            unused.connect(address)  # sends nothing
-            return str(unused.getsockname()[0])
-    try:
-        return socket.gethostbyname(socket.gethostname())
-    except OSError:
-        return "127.0.0.1"
+        return host.strip("[]")
+    for host, port in _masters(settings):
+        for family, address in _resolve(host, port):
+            with suppress(OSError), socket.socket(family, socket.SOCK_DGRAM) as unused:
+                unused.connect(address)  # sends nothing
+                return str(unused.getsockname()[0])
+    own = [str(address[0]) for _, address in _resolve(socket.gethostname(), 0)]
+    return next((host for host in own if not ip_address(host).is_loopback), LOOPBACK)
+
+
+def format_address(host: str, port: int) -> str:
+    """Return the host, an IPv6 address in brackets, with the port."""
+    return f"{_add_brackets(host)}:{port}"
 
 
 def parse_claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
@@ -72,7 +84,7 @@ def parse_claims_address(settings: Mapping[str, str]) -> tuple[str, int]:
     port = settings.get(CLAIMS_PORT, "0")
     if not port.isdecimal() or int(port) > MAX_PORT:
         raise UserError(f"{CLAIMS_PORT} in /advanced/spark is {port!r}, which is no port.")
-    return settings.get(BIND_ADDRESS) or find_driver_host(settings), int(port)
+    return settings.get(BIND_ADDRESS, "").strip("[]") or find_driver_host(settings), int(port)
 
 
 def check_master(settings: Mapping[str, str]) -> str:
@@ -96,21 +108,16 @@ def check_master(settings: Mapping[str, str]) -> str:
             f"{SPECULATION} in /advanced/spark must be false: each block of rows goes to one task, so a second attempt "
             "that Spark begins beside a slow one would get none of them."
         )
-    refusals = []
-    for host, port in _masters(settings):
-        try:
-            socket.create_connection((host, port), MASTER_TIMEOUT).close()
-        except OSError as error:
-            refusals.append(f"{host}:{port}: {error.strerror or error}")
-        else:
-            own = find_driver_host(settings)
-            return f"the master at {host}:{port} can be reached; tasks will find this process at {own}"
-    if refusals:
-        raise RetryableError(
-            f"no Spark master of {settings[MASTER]} can be reached ({'; '.join(refusals)}). Start it, or correct "
-            f"{MASTER} in /advanced/spark."
+    reached = _reach_master(settings) if master.startswith(_STANDALONE) else None
+    own = find_driver_host(settings)
+    if reached:
+        return f"the master at {reached} can be reached; tasks will find this process at {own}"
+    if own == LOOPBACK and not settings.get(DRIVER_HOST):
+        raise UserError(
+            f"tasks on {master} cannot find this process at {own}, the only known address of this machine. Set "
+            f"{DRIVER_HOST} in /advanced/spark to an address that the cluster reaches."
         )
-    return f"tasks run on {settings[MASTER]}"
+    return f"tasks run on {master}; they will find this process at {own}"
 
 
 def wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
@@ -131,6 +138,35 @@ def wait_for_executor(context: "SparkContext", jvm: Jvm) -> None:
                 "its workers have the cores and the memory that spark.* in /advanced/spark asks for."
             )
         time.sleep(0.1)
+
+
+def _reach_master(settings: Mapping[str, str]) -> str:
+    """Return the address of the first master that answers. Raises RetryableError if none does."""
+    refusals = []
+    for host, port in _masters(settings):
+        try:
+            socket.create_connection((host, port), MASTER_TIMEOUT).close()
+        except OSError as error:
+            refusals.append(f"{format_address(host, port)}: {error.strerror or error}")
+        else:
+            return format_address(host, port)
+    raise RetryableError(
+        f"no Spark master of {settings[MASTER]} can be reached ({'; '.join(refusals)}). Start it, or correct "
+        f"{MASTER} in /advanced/spark."
+    )
+
+
+def _add_brackets(host: str) -> str:
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
+
+
+def _resolve(host: str, port: int) -> list[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    """Return the families and the addresses of a host, those of IPv4 first, as Java does; none if it has none."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except OSError:
+        return []
+    return sorted(((family, address) for family, _, _, _, address in found), key=lambda each: each[0])
 
 
 def _masters(settings: Mapping[str, str]) -> list[tuple[str, int]]:

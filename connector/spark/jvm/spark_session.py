@@ -14,7 +14,15 @@ from connector.host.errors import ConnectorError, RetryableError
 from connector.host.signals import ending_if_it_hangs
 from connector.host.tempdirs import TemporaryDirectories
 from connector.spark.jvm.class_path import list_jars
-from connector.spark.jvm.cluster import MASTER, PYTHON, check_master, is_local, make_cluster_settings, wait_for_executor
+from connector.spark.jvm.cluster import (
+    MASTER,
+    PYTHON,
+    check_master,
+    is_local,
+    make_cluster_settings,
+    wait_for_executor,
+    write_addresses,
+)
 from connector.spark.jvm.jvm_command import find_spark_home
 from connector.spark.jvm.jvm_process import Jvm
 from connector.spark.jvm.lanes import MAINTENANCE, POOL, THREADS, TRANSACTIONS, Lane, write_pools
@@ -247,7 +255,7 @@ def _make_conf(settings: Mapping[str, str], directories: TemporaryDirectories) -
         **DEFAULT_SETTINGS,
         **(LOCAL_SETTINGS | sockets if is_local(settings) else make_cluster_settings(settings)),
         "spark.local.dir": str(directories.files),
-        **settings,
+        **write_addresses(settings),
     }
 
 
