@@ -1,11 +1,15 @@
 """The limits of this process's control group (cgroup), which is usually the container's."""
 
+import logging
 import os
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Final
+
+log = logging.getLogger(__name__)
 
 _UNLIMITED: Final = 1 << 60  # bytes: version 1 shows a larger number if there is no limit
 
@@ -54,15 +58,27 @@ class Cgroup:
                 top = self._root / controller
                 group = top / path
                 for directory in (group, *(parent for parent in group.parents if parent.is_relative_to(top))):
-                    if (file := directory / name).is_file():
-                        yield file.read_text().strip()
+                    yield from (text.strip() for text in self._read(directory / name))
 
     def _groups(self) -> Iterator[tuple[str, str]]:
-        if self._membership.is_file():
-            # The names of groups may be any bytes.
-            for line in filter(None, os.fsdecode(self._membership.read_bytes()).split("\n")):
+        for text in self._read(self._membership):
+            for line in filter(None, text.split("\n")):
                 _, controllers, path = line.split(":", 2)
                 yield controllers, path.lstrip("/")
+
+    def _read(self, file: Path) -> Iterator[str]:
+        """Yield the file's contents, if it exists and may be read."""
+        try:
+            if file.is_file():
+                yield os.fsdecode(file.read_bytes())  # the names of groups may be any bytes
+        except PermissionError:
+            _warn(self._membership, self._root)
+
+
+@cache
+def _warn(membership: Path, root: Path) -> None:
+    """Log it once: a session reads the limits again and again."""
+    log.warning("the limits of the control group are not known, because %s or %s may not be read", membership, root)
 
 
 _KILLED: Final = re.compile(r"^oom_kill (\d+)$", re.MULTILINE)

@@ -1,7 +1,11 @@
 """The limits of a control group are found in both versions, in a container and below its parents."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
 
 import pytest
 
@@ -99,3 +103,28 @@ def test_a_group_may_have_any_name(tmp_path: Path, name: bytes) -> None:
 def test_a_machine_without_control_groups_has_no_limits(tmp_path: Path) -> None:
     group = Cgroup(tmp_path / "membership", tmp_path)
     assert (group.memory, group.cores, group.killed_for_memory, group.files_in_memory) == (None, None, 0, 0)
+
+
+AS_ANOTHER_USER: Final = """
+import os, sys
+from pathlib import Path
+from connector.host.cgroup import Cgroup
+if os.geteuid() == 0:
+    os.setuid(65534)  # root may read everything
+group = Cgroup(*map(Path, sys.argv[1:]))
+print(group.memory, group.cores, group.killed_for_memory, group.files_in_memory)
+"""
+
+
+@pytest.mark.parametrize("unreadable", ["membership", "root"])
+def test_limits_that_may_not_be_read_are_none_and_said_once(unreadable: str) -> None:
+    with TemporaryDirectory() as name:  # tmp_path is for its owner only
+        directory = Path(name)
+        directory.chmod(0o755)
+        control_group(directory, "0::/\n", **VERSION_2)
+        (directory / unreadable).chmod(0)
+        arguments = [f"{directory}/membership", f"{directory}/root"]
+        ran = subprocess.run([sys.executable, "-c", AS_ANOTHER_USER, *arguments], capture_output=True, text=True)
+    assert ran.stdout == "None None 0 0\n"
+    said = f"the limits of the control group are not known, because {' or '.join(arguments)} may not be read"
+    assert ran.stderr == f"{said}\n"
