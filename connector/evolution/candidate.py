@@ -27,7 +27,7 @@ from connector.evolution.type_mapping import (
     is_text_of_public_connector,
     list_types_besides_null,
 )
-from protocol.flow import Collection, MaterializationBinding, Projection
+from protocol.flow import Collection, FieldSelection, MaterializationBinding, Projection
 
 
 @dataclass(frozen=True)
@@ -235,6 +235,14 @@ class CandidateField:
             return False
         siblings = {each.field for each in candidate.collection.projections if each.ptr == projection.ptr}
         return projection.field in candidate.former_keys or siblings.isdisjoint(candidate.former_keys)
+
+
+def has_other_key(selection: FieldSelection, collection: Collection, last: MaterializationBinding | None) -> bool:
+    """Whether a binding with standard updates gets a key of other locations than before, or in another order."""
+    if last is None or last.delta_updates or last.collection is None:
+        return False
+    now, before = ({p.field: p.ptr for p in each.projections} for each in (collection, last.collection))
+    return [now[field] for field in selection.keys] != [before[field] for field in last.field_selection.keys]
 
 
 def name_former_strings(last: MaterializationBinding | None) -> frozenset[str]:

@@ -129,16 +129,17 @@ def plan_changes(found: CatalogEntry, target: Target) -> list[TableChange]:
 
 
 def _begins_with_rows(table: ExistingTable, target: Target) -> bool:
-    """Whether the binding begins with a table of the task that may have rows, and the table does not record it yet."""
+    """Whether the binding or its key begins with a table of the task that may have rows, and this is not recorded."""
     if not table.is_of(target.owner.materialization) or table.owner == replace(target.owner, has_older_rows=True):
         return False
-    # The task or the binding was deleted and created again. The runtime does not know the keys that it stored before.
-    has_key = target.settings.identifier_fields is IdentifierFields.KEY
     # A session takes a table whose owner is an earlier state key for one of before a backfill. A table of rejected rows
     # is not in a publication while its binding rejects none.
     has_other_owner = table.owner is not None and table.owner.state_key != target.owner.state_key
     is_back = target.is_new or target.is_for_rejected_rows
-    return target.keeps_rows or (is_back and has_other_owner) or (target.is_new and has_key and table.has_rows)
+    # Of a binding that was created again, the runtime knows no stored keys; after another key, only those of that one.
+    is_unknown = target.settings.identifier_fields is IdentifierFields.KEY and (target.is_new or target.has_other_key)
+    has_unknown_keys = is_unknown and (table.has_rows or target.has_staged_rows)
+    return target.keeps_rows or (is_back and has_other_owner) or has_unknown_keys
 
 
 def _fit_version(target: Target, version: int) -> Target:

@@ -54,6 +54,8 @@ class Target:
     settings: BindingSettings = DEFAULT_SETTINGS
     is_new: bool = False  # the task had no such binding before
     keeps_rows: bool = False
+    has_other_key: bool = False  # with standard updates, than when the binding was last applied
+    has_staged_rows: bool = False  # for its table, under the owner's state key
     other_fields: frozenset[str] = frozenset()  # of the collection, which the binding does not select
     is_for_rejected_rows: bool = False
     format_version: int = FORMAT_VERSIONS[0]  # of the table, if it is created

@@ -9,6 +9,7 @@ from connector.config.resource_config import ResourceConfig
 from connector.config.values import ALWAYS_DROP
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
+from connector.evolution.candidate import has_other_key
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
 from connector.evolution.plan_changes import find_last_bindings, plan_changes, plan_columns
@@ -155,6 +156,7 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
         settings=proposal.settings,
         is_new=last is None,
         keeps_rows=proposal.keeps_rows,
+        has_other_key=has_other_key(binding.field_selection, proposal.collection, last),
         format_version=resource.format_version,
         keeps_nanoseconds=advanced.nanosecond_timestamps,
         always_drops=ALWAYS_DROP in advanced.feature_flags,
@@ -175,12 +177,13 @@ def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced:
 def _plan(proposal: Proposal, target: Target, found: CatalogEntry | UserError, staged: Sequence[StagedCommit]) -> Plan:
     if isinstance(found, UserError):
         raise found
+    here = [commit for commit in staged if commit.path == target.path]
+    outdated = [commit for commit in here if commit.writer.state_key != target.owner.state_key]
+    target = replace(target, has_staged_rows=len(outdated) < len(here))
     planned = tuple(plan_table(proposal, target, found))
     is_replaced = any(isinstance(change, DropTable | StartBackfill) for change in planned)
     materialization = target.owner.materialization
     table_uuid = None if found.table is None or is_replaced else found.table.generation_of(materialization).uuid
-    here = [commit for commit in staged if commit.path == target.path]
-    outdated = [commit for commit in here if commit.writer.state_key != target.owner.state_key]
     _check_table([commit for commit in here if commit not in outdated], found.table)
     return Plan(
         proposal,

@@ -11,7 +11,7 @@ from connector.host.errors import UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.model.binding import RowSettings, UpdateMode
-from connector.model.state import WriterId
+from connector.model.state import WriterId, encode_added
 from connector.rpc.apply import apply
 from connector.rpc.validate import validate
 from protocol import request
@@ -104,6 +104,10 @@ class Shop:
         """Validate, apply and open the task."""
         assert not self.validate(task, last)
         assert apply(request.Apply(task, last_materialization=last)).action_description == ""
+        return self.bind(task)
+
+    def bind(self, task: Materialization) -> BoundTable:
+        """Open the task."""
         settings = RowSettings(updates=UpdateMode.KEEP_DELETED)
         [bound] = bind_all(self.catalog, task, WHOLE_RANGE.key_range, [settings])
         return bound
@@ -161,3 +165,40 @@ def test_a_key_does_not_move_to_the_column_of_another_field_of_its_location(shop
     text = shop.refuse(shop.task(bound, ("id",), "my_id"), last)
     assert "Field 'id' has the column 'my_id', and is to have 'id', which has values of its own" in text
     shop.change(last, last)
+
+
+@pytest.mark.parametrize("keys", [("region",), ("region", "id"), ("id",)])
+@pytest.mark.parametrize("is_landed", [True, False])
+def test_all_keys_are_loaded_from_another_key_on(shop: Shop, keys: tuple[str, ...], *, is_landed: bool) -> None:
+    """The runtime remembers the greatest key that it has stored, also if that was another key, and sends no Load for a
+    greater one: text is less than a number."""
+    bound, was = collection(ID, REGION, DOCUMENT), ("id", "region")
+    first, then = shop.task(bound, was), shop.task(bound, keys, *{*was}.difference(keys))
+    apply(request.Apply(first))
+    writer = WriterId(MATERIALIZATION, first.bindings[0].state_key, WHOLE_RANGE.key_range)
+    row: Json = {"id": 1, "region": "eu", "flow_document": '{"id":1,"region":"eu"}'}
+    commit = staged(shop.catalog, row, writer=writer, path=PATH)
+    if is_landed:
+        commit_all_or_raise(shop.catalog, [commit])
+    assert not shop.bind(first).may_have_other_rows
+    state = None if is_landed else encode_added([commit])
+    recorded = "record that it has older rows"
+    change = request.Apply(then, last_materialization=first, state=state)
+    assert recorded in apply(change).action_description
+    assert shop.bind(then).may_have_other_rows
+    assert recorded not in apply(change).action_description
+
+
+def test_a_table_without_rows_gets_another_key_without_more_loads(shop: Shop) -> None:
+    bound = collection(ID, REGION, DOCUMENT)
+    first, then = shop.task(bound, ("id",), "region"), shop.task(bound, ("region",), "id")
+    apply(request.Apply(first))
+    apply(request.Apply(then, last_materialization=first))
+    assert not shop.bind(then).may_have_other_rows
+
+
+def test_the_same_key_in_another_field_needs_no_more_loads(shop: Shop) -> None:
+    last = shop.task(collection(MY_ID, DOCUMENT), ("my_id",))
+    shop.begin(last, my_id=1, flow_document='{"id":1}')
+    then = shop.task(collection(ID, DOCUMENT), ("id",), config=OLD_ID)
+    assert not shop.change(then, last).may_have_other_rows
