@@ -17,6 +17,7 @@ from connector.evolution.field_config import (
     FieldConfig,
     fold_case,
     is_reserved,
+    list_selected_fields,
     name_columns,
     parse_field_configs,
 )
@@ -220,7 +221,7 @@ class CandidateField:
             is_key=self._is_selected_as_key,
             is_document=self.is_document,
             may_stay_text=is_text_of_public_connector(self.projection, self.config, self.is_key),
-            had_strings=not self.candidate.former_strings.isdisjoint({self.name, former}),
+            had_strings=not self.candidate.former_strings.isdisjoint(map(fold_case, (self.name, former))),
             location_column=self.candidate.former_locations.get(self.projection.ptr, "") if is_located else "",
         )
 
@@ -246,21 +247,23 @@ def has_other_key(selection: FieldSelection, collection: Collection, last: Mater
 
 
 def name_former_strings(last: MaterializationBinding | None) -> frozenset[str]:
-    """The names of the columns of other types for which the last published collection allowed strings.
+    """The names, without regard to case, of the columns of other types for which the last published collection allowed
+    strings.
 
-    The columns that it made texts are left out, also if apply has not converted them yet.
+    The columns that it made texts are left out, also if apply has not converted them yet. But a column whose field was
+    not selected then may have another type since the field was: so it counts.
     """
     if last is None or last.collection is None:
         return frozenset()
-    names, keys = name_columns(last.field_selection), last.field_selection.keys
-    configs = parse_field_configs(last.field_selection.field_config)
-    return frozenset(
-        names[each.field]
-        for each in last.collection.projections
-        if each.field in names
-        and "string" in each.inference.types
-        and choose_type(each, configs.get(each.field, NO_CONFIG), each.field in keys) != StringType()
+    selection = last.field_selection
+    configs, selected = parse_field_configs(selection.field_config), list_selected_fields(selection)
+    projections = (each for each in last.collection.projections if "string" in each.inference.types)
+    names = (
+        config.column_name(each.field)
+        for each, config in ((each, configs.get(each.field, NO_CONFIG)) for each in projections)
+        if each.field not in selected or choose_type(each, config, each.field in selection.keys) != StringType()
     )
+    return frozenset(map(fold_case, filter(None, names)))
 
 
 def _claim(each: CandidateField) -> tuple[bool, ...]:

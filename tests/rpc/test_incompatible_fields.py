@@ -209,6 +209,23 @@ def test_a_column_whose_strings_a_field_of_another_name_had_becomes_text_by_a_ba
     assert constrain(answer, "amount") == [INCOMPATIBLE]
 
 
+@pytest.mark.parametrize(("field", "config"), [("qty", {}), ("QTY", {}), ("amount", {"amount": {"column": "qty"}})])
+def test_a_column_becomes_text_by_a_backfill_only_also_if_its_field_was_left_out_before(
+    tmp_path: Path, field: str, config: dict[str, Json]
+) -> None:
+    """Its schema allowed other strings already. But then a feature flag kept the rows, so Flow left it out."""
+    own(tmp_path)
+    kept = Task(tmp_path, {"schema_evolution": "strict"}, RETAIN, old=NUMERIC)
+    assert constrain(kept.validate(PLAIN_TEXT), "qty") == [FORBIDDEN]
+    last = before(binding(collection(ID, projection(field, "string")), field_config=config))
+    proposed = ValidateBinding(kept.bind(PLAIN_TEXT).resource_config | {"schema_evolution": "full"}, PLAIN_TEXT)
+    message = request.Validate(
+        MATERIALIZATION, config=local_config(tmp_path), bindings=(proposed,), last_materialization=last
+    )
+    [answer] = validate(message).bindings
+    assert constrain(answer, "qty") == [INCOMPATIBLE]
+
+
 def test_a_column_of_date_times_whose_documents_had_strings_is_told_with_a_date_time(tmp_path: Path) -> None:
     when = collection(ID, projection("qty", "string", string=StringInference("date-time")))
     timestamps = Schema(SCHEMA.fields[0], NestedField(2, "qty", TimestamptzType()))
