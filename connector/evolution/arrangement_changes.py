@@ -16,6 +16,11 @@ class SetPartitionSpec:
     terms: tuple[Term, ...]  # with the names of columns
 
     @property
+    def columns(self) -> frozenset[str]:
+        """The names of the columns that it needs."""
+        return frozenset(term.name for term in self.terms)
+
+    @property
     def effect(self) -> str:
         by = ", ".join(map(str, self.terms))
         return f"partition new rows by {by}" if by else "do not partition new rows"
@@ -26,6 +31,11 @@ class SetSortOrder:
     """New data files are sorted in another way. Older ones stay."""
 
     terms: tuple[SortTerm, ...]  # with the names of columns
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """The names of the columns that it needs."""
+        return frozenset(each.term.name for each in self.terms)
 
     @property
     def effect(self) -> str:

@@ -243,7 +243,8 @@ def _find_arrangement_problems(candidate: Candidate) -> list[str]:
     resolved = resolve_terms(candidate.arrangement, sources, columns)
     if resolved.problems or not evolution:
         return [*resolved.problems]
-    return evolution.rules.refuse_arrangement(plan_arrangement(evolution.table.arrangement, resolved))
+    arranged = plan_arrangement(evolution.table.arrangement, resolved)
+    return [*evolution.rules.refuse_arrangement(arranged, resolved.column_ids)]
 
 
 def _find_source(field: CandidateField) -> Source:

@@ -26,6 +26,8 @@ class ExistingTable:
     has_rows: bool = False
     needs_snapshot: bool = False  # it has none, and its catalog does not check commits that assert this
     arrangement: Arrangement = PLAIN  # the current partition spec and sort order
+    # Of the columns that its current rows have. `schema` may be that of a backfill, which has no rows yet.
+    current_ids: frozenset[int] = frozenset()
     # The partition fields of all its specs: by name, the id of the column that it comes from. REST catalogs refuse a
     # table in which another column has such a name.
     partition_fields: Mapping[str, int] = field(default_factory=dict)

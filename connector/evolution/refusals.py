@@ -1,7 +1,7 @@
 """Which changes of a table are refused, and why. Each refusal also says what to do instead."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
 
@@ -175,15 +175,26 @@ class ChangeRules:
             )
         return ""
 
-    def refuse_arrangement(self, changes: Iterable[ArrangementChange]) -> list[str]:
-        """Say why the partition spec or the sort order may not change, a sentence for each change that is refused."""
-        refused = [_KEPT[type(change)] for change in changes if not self.allows(type(change))]
-        return [
-            f"{setting} differs from the table's {kept}, and schema_evolution is {self._mode}: set it to "
-            f"{SchemaEvolution.FULL}, which changes the {kept} for new rows, or remove {setting}, so that the table "
-            "keeps its own."
-            for setting, kept in refused
-        ]
+    def refuse_arrangement(
+        self, changes: Iterable[ArrangementChange], column_ids: Mapping[str, int | None]
+    ) -> Iterator[str]:
+        """Say why the partition spec or the sort order may not change, a sentence for each change that is refused.
+        `column_ids` are those of the columns that the changes name; None for a column that the table gets."""
+        is_awaited = self.table.generation_of(self.materialization).is_awaited
+        awaited = {name for name, number in column_ids.items() if is_awaited and number not in self.table.current_ids}
+        for change in changes:
+            setting, kept = _KEPT[type(change)]
+            if not self.allows(type(change)):
+                yield (
+                    f"{setting} differs from the table's {kept}, and schema_evolution is {self._mode}: set it to "
+                    f"{SchemaEvolution.FULL}, which changes the {kept} for new rows, or remove {setting}, so that the "
+                    "table keeps its own."
+                )
+            elif needed := sorted(change.columns & awaited):
+                yield (
+                    f"{setting} names {', '.join(map(repr, needed))}, which the table gets with the first rows of its "
+                    f"backfill: take the change of {setting} back until it has them, or {self.rewrite}."
+                )
 
     def _refuse_type_change(self, change: _ChangeOfType, wanted: NewColumn, column: NestedField) -> str:
         obstacle, remedies = self._find_obstacle(change, wanted, column)

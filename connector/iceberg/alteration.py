@@ -92,7 +92,6 @@ class Alterer:
         record = SetPropertiesUpdate(
             updates=record_conversions(find_converted_columns(before, changes, last_column_id))
         )
-        _check_columns(table, schema, changes)
         arranging = tuple(_arrange(table, schema, changes))
         requirements = (*require_unchanged(table), *require_arrangement(table))
         updates = (*change_columns(table, generation, schema), record, *arranging, *_set_properties(changes))
@@ -142,25 +141,6 @@ def _set_properties(changes: Collection[Alteration]) -> Iterator[TableUpdate]:
     for change in changes:
         if isinstance(change, SetTableProperties):
             yield SetPropertiesUpdate(updates=dict(change.properties))
-
-
-def _check_columns(table: Table, awaited: Schema, changes: Collection[Alteration]) -> None:
-    """Raise UserError if a partition spec or a sort order needs a column that the table gets with a backfill's rows."""
-    current = {column.field_id for column in table.schema().fields}
-    missing = {column.name for column in awaited.fields if column.field_id not in current}
-    for change in changes:
-        match change:
-            case SetPartitionSpec():
-                named = {term.name for term in change.terms}
-            case SetSortOrder():
-                named = {each.term.name for each in change.terms}
-            case _:
-                continue
-        if needed := sorted(named & missing):
-            raise UserError(
-                f"table {TableIdentifier.of(table)}: partition_by or sort_by names {', '.join(map(repr, needed))}, "
-                "which the table gets with the first rows of its backfill. Publish this change when the table has them."
-            )
 
 
 def _may_have_values(file: DataFile, column_id: int) -> bool:

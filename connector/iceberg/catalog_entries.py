@@ -114,6 +114,7 @@ def describe_found(
             pinned=_find_pinned_columns(table),
             unconvertible=_find_unconvertible(table, unconvertible),
             arrangement=read_arrangement(table),
+            current_ids=frozenset(column.field_id for column in table.schema().fields),
             partition_fields={each.name: each.source_id for spec in table.specs().values() for each in spec.fields},
             properties=table.properties,
             taken_over=_find_estuary_task(table.properties),

@@ -270,10 +270,10 @@ def test_the_arrangement_may_change_before_a_backfill_has_rows(catalog: Catalog)
         SetSortOrder,
     ]
     assert [name for _, name, _, _ in spec(catalog)] == ["id"]
-    for wanted in (backfilled("extra", None, ID, NOTE, AT, EXTRA), backfilled(None, "extra", ID, NOTE, AT, EXTRA)):
+    for terms, name in ((("extra", None), "partitions"), ((None, "extra"), "a sort order")):
         with pytest.raises(UserError) as error:
-            fit(catalog, wanted)
-        check_text("apply_errors", "partitions by a column that comes with a backfill", str(error.value))
+            fit(catalog, backfilled(*terms, ID, NOTE, AT, EXTRA))
+        check_text("apply_errors", f"{name} by a column that comes with a backfill", str(error.value))
 
 
 @pytest.mark.parametrize("sort_by", [None, "at"])

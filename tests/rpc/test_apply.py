@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pyarrow as pa
 import pytest
+from msgspec import structs
 from pyiceberg.schema import Schema
 from pyiceberg.types import IntegerType, LongType, NestedField, UUIDType
 
@@ -20,8 +21,9 @@ from connector.model.binding import RowSettings
 from connector.model.table_identifier import Owner
 from connector.rpc.apply import apply, perform
 from connector.rpc.plan import plan_tables
+from connector.rpc.validate import validate
 from protocol import request, response
-from protocol.flow import WHOLE_RANGE, Exists, Materialization, MaterializationBinding, StringInference
+from protocol.flow import WHOLE_RANGE, Exists, Materialization, MaterializationBinding, StringInference, ValidateBinding
 from rpc.applied_bindings import NOTE, ORDERS, RETURNS, V0, applied, backfilled, before, planned
 from support.bindings import ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.bindings import materialization_binding as binding
@@ -169,6 +171,32 @@ def test_properties_change_while_a_table_awaits_the_rows_of_its_backfill(tmp_pat
     answer = applied(tmp_path, new, last=before(old))
     assert answer.action_description == "alter table shop.orders: set table property color = 'red'"
     assert local_catalog(tmp_path).load_table(PATH).properties["color"] == "red"
+
+
+@pytest.mark.parametrize("setting", ["partition_by", "sort_by"])
+def test_a_column_that_comes_with_the_rows_of_a_backfill_arranges_no_rows_before_and_validate_says_so(
+    tmp_path: Path, setting: str
+) -> None:
+    def arrange(backfill: int) -> MaterializationBinding:
+        made = binding(ORDERS, "note", backfill=backfill)
+        return structs.replace(made, resource_config={**made.resource_config, setting: "note"})
+
+    def validated(bound: MaterializationBinding) -> None:
+        proposed = ValidateBinding(bound.resource_config, ORDERS, backfill=bound.backfill)
+        config = local_config(tmp_path)
+        validate(request.Validate(MATERIALIZATION, config=config, bindings=(proposed,), last_materialization=last))
+
+    applied(tmp_path, binding(ORDERS))
+    applied(tmp_path, binding(ORDERS, "note", backfill=1), last=before(binding(ORDERS)))
+    last = before(binding(ORDERS, "note", backfill=1))
+    refusal = f"{setting} names 'note', which the table gets with the first rows of its backfill"
+    with pytest.raises(UserError, match=refusal):
+        validated(arrange(backfill=1))
+    with pytest.raises(UserError, match=refusal):
+        applied(tmp_path, arrange(backfill=1), RETURNS, last=last)
+    assert not local_catalog(tmp_path).table_exists(RETURNS.resource_path), "all tables are planned first"
+    validated(arrange(backfill=2))
+    assert "note" in applied(tmp_path, arrange(backfill=2), RETURNS, last=last).action_description
 
 
 def test_a_backfill_sets_the_properties_but_not_the_format_version_as_one(tmp_path: Path) -> None:
