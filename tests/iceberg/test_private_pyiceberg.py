@@ -65,6 +65,7 @@ PARTS: Final = {
     "pyiceberg.catalog.sql.IcebergTables": "2a982c791310",
     "pyiceberg.catalog.sql.SqlCatalog.__init__": "f559e597099c",
     "pyiceberg.catalog.sql.SqlCatalog._convert_orm_to_iceberg": "5e83a68ba91e",
+    "pyiceberg.catalog.sql.SqlCatalog._iceberg_type_filter": "cbbf7f20d25e",
     "pyiceberg.catalog.sql.SqlCatalog.commit_table": "1c0fe19845ad",
     "pyiceberg.catalog.sql.SqlCatalog.create_table": "7b8c83350c0f",
     "pyiceberg.catalog.sql.SqlCatalog.load_table": "65705ca0cc6a",

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from threading import Barrier
@@ -34,8 +35,14 @@ from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
 from support.snapshots import check_text
 from support.tables.found_tables import find
-from support.tables.local_tables import alterer, foreign_table, local_catalog, turn_tables_into_views
-from support.tables.planted_faults import Send, plant, refuse
+from support.tables.local_tables import (
+    alterer,
+    drop_types_of_tables,
+    foreign_table,
+    local_catalog,
+    turn_tables_into_views,
+)
+from support.tables.planted_faults import Send, do_first, plant, refuse
 
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
@@ -269,6 +276,21 @@ def test_a_view_of_that_name_is_refused(tmp_path: Path, catalog: Catalog) -> Non
     turn_tables_into_views(tmp_path)
     with pytest.raises(UserError, match="a view of that name"):
         fit(catalog, target())
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_table_that_appears_while_a_view_is_looked_for_is_no_view(tmp_path: Path, *, is_older: bool) -> None:
+    """Two applies create tables at once. A database that an older program has made does not tell views."""
+    with closing(local_catalog(tmp_path)) as other:
+        other.create_namespace("shop")
+        if is_older:
+            drop_types_of_tables(tmp_path)
+    with closing(local_catalog(tmp_path)) as catalog, closing(local_catalog(tmp_path)) as other:
+        plant(catalog, [do_first(lambda: fit(other, target()))], "view_exists")
+        found = find(catalog, PATH)
+        plan = partial(plan_changes, target=target(*optional("note")))
+        done = evolve(catalog, PATH, None, plan, alterer(), found)
+        assert [type(change) for change in done] == [AddColumn]
 
 
 def test_a_table_whose_metadata_file_is_broken_is_named_with_the_way_out(catalog: Catalog) -> None:

@@ -17,7 +17,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Identifier
-from sqlalchemy import event, insert, select
+from sqlalchemy import event, insert, not_, select
 from sqlalchemy.dialects import registry
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.engine.interfaces import DBAPIConnection
@@ -81,12 +81,16 @@ class SqlTables(RegisteredTables, SqlCatalog):
         return FromInputFile.table_metadata(self._load_file_io(location=location).new_input(location))
 
     def view_exists(self, identifier: str | Identifier) -> bool:
-        """Whether a view has this name, if no table has it."""
+        """Whether a view has this name."""
+        is_table = self._iceberg_type_filter()
+        if is_table is None:  # an earlier version of PyIceberg has made the database's tables, which have no views
+            return False
         namespace, name = self.identifier_to_tuple(identifier)
         named = select(IcebergTables.table_name).where(
             IcebergTables.catalog_name == self.name,
             IcebergTables.table_namespace == namespace,
             IcebergTables.table_name == name,
+            not_(is_table),
         )
         with Session(self.engine) as session:
             return session.scalar(named) is not None

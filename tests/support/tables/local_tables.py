@@ -126,9 +126,18 @@ def cut_manifest_list(table: Table) -> tuple[Path, bytes]:
 
 def turn_tables_into_views(warehouse: Path) -> None:
     """Other engines keep views in the catalog's file; PyIceberg cannot make one."""
+    _execute(warehouse, "UPDATE iceberg_tables SET iceberg_type = 'VIEW'")
+
+
+def drop_types_of_tables(warehouse: Path) -> None:
+    """Make the catalog's file one of an earlier version of PyIceberg, which knew no views."""
+    _execute(warehouse, "ALTER TABLE iceberg_tables DROP COLUMN iceberg_type")
+
+
+def _execute(warehouse: Path, statement: str) -> None:
     engine = create_engine(f"sqlite:///{warehouse}/catalog.db")
     with engine.begin() as connection:
-        connection.execute(text("UPDATE iceberg_tables SET iceberg_type = 'VIEW'"))
+        connection.execute(text(statement))
     engine.dispose()
 
 
