@@ -76,21 +76,27 @@ def evolve(
     every attempt; UserError if the catalog does not find the namespace after it was found or created.
     """
     performed: list[TableChange] = []
+    unknown: list[TableChange] = []  # the answer to their commit was lost
     learned = _Learned(path)
     for _ in range(ATTEMPTS):
         table = None if absent else load_table(catalog, path)
         found = absent or describe_found(catalog, path, table, alterer.task, learned.unconvertible)
         changes = plan(replace(found, refuses_identifier_fields=learned.refuses_identifier_fields))
-        absent = None
+        performed += (change for change in unknown if change not in changes)
+        absent, sent, unknown = None, list[TableChange](), []
         try:
             if table is not None and (alterations := [c for c in changes if isinstance(c, Alteration)]):
+                sent = [*alterations]
                 alterer.alter(catalog, table, alterations)
-                performed += alterations
+                performed += sent
             for change in (change for change in changes if not isinstance(change, Alteration)):
+                sent = [change]
                 _perform(catalog, table, change, location, learned.refused_properties)
                 performed.append(change)
         except (*PLANNED_AGAIN, NoSuchNamespaceError, UnconvertibleError, BadRequestError) as error:
             learned.learn(error)
+            if isinstance(error, CommitStateUnknownException):
+                unknown = sent
             continue  # changes that were committed are not planned again
         return performed
     raise RetryableError(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from threading import Barrier
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import TableResponse
-from pyiceberg.exceptions import CommitStateUnknownException
+from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.types import LongType, StringType
 
 from connector.evolution.existing_table import CatalogEntry
@@ -42,7 +43,7 @@ from support.tables.local_tables import (
     local_catalog,
     turn_tables_into_views,
 )
-from support.tables.planted_faults import Send, do_first, plant, refuse
+from support.tables.planted_faults import Send, do_first, lose_answer, plant, refuse
 
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
 ID = NewColumn("id", "id", LongType(), required=True, doc="The key", is_indispensable=True)
@@ -175,6 +176,24 @@ def test_a_new_table_with_a_property_of_its_catalog_that_no_session_takes_is_dro
     assert not catalog.table_exists(PATH)
 
 
+def test_changes_are_described_also_if_the_answer_to_their_commit_is_lost(catalog: Catalog) -> None:
+    unknown = CommitStateUnknownException("500")
+    fit(catalog, target())
+    wanted = target(*optional("note"))
+    plant(catalog, [refuse(CommitFailedException()), refuse(unknown), lose_answer(unknown)])
+    assert [type(change) for change in fit(catalog, wanted)] == [AddColumn]
+    backfill = replace(wanted, owner=replace(OWNER, state_key="shop%2Forders.v1"), replaces=True)
+    plant(catalog, [lose_answer(unknown)])
+    assert [type(change) for change in fit(catalog, backfill)] == [StartBackfill]
+
+
+def test_what_another_apply_has_done_is_not_described(tmp_path: Path, catalog: Catalog) -> None:
+    fit(catalog, target())
+    with closing(local_catalog(tmp_path)) as other:
+        plant(catalog, [do_first(lambda: fit(other, target(*optional("note"))))])
+        assert fit(catalog, target(*optional("note"))) == []
+
+
 def test_endless_changes_by_somebody_else_end_the_attempts(tmp_path: Path, catalog: Catalog) -> None:
     fit(catalog, target())
     theirs: list[str] = []
@@ -251,7 +270,7 @@ def test_a_new_table_begins_with_a_snapshot_if_its_catalog_does_not_check_that_i
 
 def test_a_new_table_gets_its_first_snapshot_if_the_catalog_first_fails(unchecking: Catalog) -> None:
     plant(unchecking, [refuse(CommitStateUnknownException("HTTP 500"))])
-    assert [type(change) for change in fit(unchecking, target())] == [CreateNamespace, AddFirstSnapshot]
+    assert [type(change) for change in fit(unchecking, target())] == [CreateNamespace, CreateTable, AddFirstSnapshot]
     assert count_snapshots(unchecking) == 1
 
 
