@@ -14,7 +14,7 @@ from pyiceberg.types import DecimalType, NestedField, StringType
 from connector.evolution.altered_schema import alter_schema
 from connector.evolution.arrangement_terms import Source
 from connector.evolution.existing_table import ExistingTable
-from connector.evolution.field_config import MAX_NAME, fold_case, match_columns
+from connector.evolution.field_config import MAX_NAME, fold_case, match_columns, name_nested
 from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import (
     AddColumn,
@@ -48,9 +48,9 @@ def plan_renames(schema: Schema, wanted: Sequence[NewColumn]) -> Renames:
         for column in wanted
         if column.former in existing and fold_case(column.former) != fold_case(column.name)
     }
-    names = [fold_case(column.name) for column in schema.fields]
+    names, nested = [fold_case(column.name) for column in schema.fields], name_nested(schema)
     changes: dict[str, RenameColumn] = {}
-    while ready := next((former for former, name in pending.items() if fold_case(name) not in names), None):
+    while ready := next((former for former, name in pending.items() if fold_case(name) not in (*names, *nested)), None):
         changes[ready] = RenameColumn(existing[ready].name, pending.pop(ready))
         names[names.index(fold_case(ready))] = fold_case(changes[ready].new_name)
     # The other new names are taken: by a column that is to be renamed too, or by one that was renamed before a crash.

@@ -140,6 +140,13 @@ def change_case(name: str, case: NameCase) -> str:
             return name
 
 
+def name_nested(schema: Schema) -> frozenset[str]:
+    """The names, without regard to case, of what is within columns: `a.b`, `list.element`. No column can have one."""
+    columns = {column.field_id for column in schema.fields}
+    names = (schema.find_column_name(number) or "" for number in schema.field_ids if number not in columns)
+    return frozenset(map(fold_case, names))
+
+
 def match_columns(schema: Schema, fields: Iterable[str]) -> dict[str, NestedField]:
     """Find the columns with these names. If none has exactly the name, one that differs in case only counts."""
     columns = {fold_case(column.name): column for column in schema.fields}

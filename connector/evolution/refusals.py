@@ -12,7 +12,7 @@ from connector.evolution.arrangement_changes import ArrangementChange, SetPartit
 from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
 from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
 from connector.evolution.existing_table import ExistingTable
-from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING
+from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING, fold_case, name_nested
 from connector.evolution.property_changes import SetTableProperties
 from connector.evolution.table_change import (
     AddColumn,
@@ -98,6 +98,11 @@ class ChangeRules:
     def refuse(self, change: ColumnChange, wanted: NewColumn, column: NestedField | None) -> str:
         """Say why a change that a field needs is refused; "" if it is allowed."""
         match change:
+            case AddColumn() if fold_case(wanted.name) in name_nested(self.table.schema):
+                return (
+                    f"Field {wanted.field!r} cannot have a column {wanted.name!r}: a part of another column of the "
+                    f'table has this name. Give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config.'
+                )
             case AddColumn() if (wanted.is_key or wanted.is_document) and self._has_updated_rows:
                 return self._refuse_new_place(wanted)
             case AddColumn() if not self.allows(AddColumn):

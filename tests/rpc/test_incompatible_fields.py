@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType, TimestamptzType
+from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType, TimestamptzType
 
 from connector.config.values import ALLOW_EXISTING_TABLES
 from connector.host.errors import UserError
@@ -358,3 +358,38 @@ def test_a_required_column_whose_field_cannot_stay_is_refused(tmp_path: Path) ->
     with pytest.raises(UserError) as error:
         task.validate(OTHER_VALUE)
     check_text("validate_errors", "another type for a required column that must stay", str(error.value))
+
+
+NESTED = Schema(
+    SCHEMA.fields[0],
+    NestedField(2, "a", StructType(NestedField(3, "b", LongType()))),
+    NestedField(4, "x", ListType(5, LongType())),
+    NestedField(6, "y", MapType(7, StringType(), 8, LongType())),
+    NestedField(9, "qty", LongType()),
+)
+
+
+@pytest.mark.parametrize("name", ["a.b", "A.b", "x.element", "y.key"])
+@pytest.mark.parametrize("is_renamed", [False, True])
+def test_a_name_within_another_column_is_no_name_of_a_new_column(
+    tmp_path: Path, name: str, *, is_renamed: bool
+) -> None:
+    foreign_table(local_catalog(tmp_path), PATH, NESTED)
+    field = "qty" if is_renamed else name
+    config: dict[str, Json] = {"qty": {"column": name}} if is_renamed else {}
+    bound = collection(ID, projection(field, "integer"))
+    new, old = (
+        msgspec.structs.replace(made, resource_config={**made.resource_config, **APPEND})
+        for made in (binding(bound, field, field_config=config), binding(bound, *["qty"][: 1 if is_renamed else 0]))
+    )
+    proposed = ValidateBinding(new.resource_config, bound, field_config=config)
+    message = request.Validate(
+        MATERIALIZATION, config=local_config(tmp_path), bindings=(proposed,), last_materialization=before(old)
+    )
+    [answer] = validate(message).bindings
+    assert constrain(answer, field) == [FORBIDDEN]
+    with pytest.raises(UserError) as error:
+        applied(tmp_path, new, last=before(old))
+    assert str(error.value) == f"table shop.orders: {answer.constraints[field].reason}"
+    if (name, field) == ("a.b", "a.b"):
+        check_text("apply_errors", "a new column with a name within another one", str(error.value))
