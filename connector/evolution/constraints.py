@@ -10,7 +10,7 @@ from connector.evolution.arrangement_changes import plan_arrangement
 from connector.evolution.arrangement_terms import Source, resolve_terms
 from connector.evolution.candidate import Candidate, CandidateField
 from connector.evolution.column_fits import Fit
-from connector.evolution.field_config import RESERVED_NAMES, fold_case
+from connector.evolution.field_config import RESERVED_NAMES, fold_case, match_columns
 from connector.evolution.new_column_rules import constrain_new_column, explain_naming
 from connector.evolution.table_change import (
     AddColumn,
@@ -88,7 +88,7 @@ def _constrain_field(field: CandidateField) -> list[Constraint]:
         # By default, Flow raises the backfill counter for an incompatible field, and publishes without asking again.
         refused = ConstraintType.INCOMPATIBLE if helps else ConstraintType.FIELD_FORBIDDEN
         result.append(Constraint(refused, fit.refusal))
-    return result or [Constraint(ConstraintType.FIELD_OPTIONAL, _describe_fit(fit))]
+    return result or [Constraint(ConstraintType.FIELD_OPTIONAL, _describe_fit(field, fit))]
 
 
 def _explain_required(field: CandidateField, fit: Fit) -> str:
@@ -102,16 +102,26 @@ def _explain_required(field: CandidateField, fit: Fit) -> str:
         kept = naming
     elif fit.column.required and (refusal := field.candidate.evolution.rules.refuse_deselecting(fit.column)):
         kept = f"The field must stay selected. {refusal}"
-    return kept and " ".join((kept, *map(_describe_effect, fit.changes if not fit.refusal else ())))
+    return kept and " ".join((kept, *(() if fit.refusal else _describe_effects(field, fit))))
 
 
-def _describe_fit(fit: Fit) -> str:
+def _describe_fit(field: CandidateField, fit: Fit) -> str:
     assert fit.column is not None
-    return " ".join((f"The field has a column of type {fit.column.field_type}.", *map(_describe_effect, fit.changes)))
+    return " ".join((f"The field has a column of type {fit.column.field_type}.", *_describe_effects(field, fit)))
 
 
-def _describe_effect(change: ColumnChange) -> str:
+def _describe_effects(field: CandidateField, fit: Fit) -> list[str]:
+    return [_describe_effect(change, field) for change in fit.changes]
+
+
+def _describe_effect(change: ColumnChange, field: CandidateField) -> str:
     match change:
+        case RenameColumn(name, new_name) if other := _find_holder(field, new_name):
+            return (
+                f"Its column {name!r} is renamed to {new_name!r} if field {other!r} stays selected, which has this "
+                f"column and gets another one. Otherwise, the field gets the column {new_name!r}, with the values of "
+                f"{other!r}."
+            )
         case RenameColumn(name, new_name):
             return f"Its column {name!r} is renamed to {new_name!r}."
         case WidenColumn(_, _, new_type):
@@ -127,6 +137,14 @@ def _describe_effect(change: ColumnChange) -> str:
             return "It becomes optional: its NOT NULL is dropped."
         case AddColumn():
             raise AssertionError("a field that has a column needs no new one")
+
+
+def _find_holder(field: CandidateField, name: str) -> str:
+    """Find the other field that has the column of this name; "" if there is none."""
+    assert field.candidate.evolution is not None
+    columns = match_columns(field.candidate.evolution.table.schema, [name])
+    holders = (other for other, former in field.candidate.former_names.items() if fold_case(former) == fold_case(name))
+    return next(holders, "") if columns else ""
 
 
 def _describe_losses(change: ConvertColumn) -> str:

@@ -1,4 +1,5 @@
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, example, given
@@ -25,7 +26,14 @@ from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import parse_field_config, parse_field_configs
 from connector.evolution.plan_changes import plan_changes, plan_columns
 from connector.evolution.refusals import ChangeRules
-from connector.evolution.table_change import AddColumn, ConvertColumn, DropTable, StartBackfill, TableChange
+from connector.evolution.table_change import (
+    AddColumn,
+    ConvertColumn,
+    DropTable,
+    RenameColumn,
+    StartBackfill,
+    TableChange,
+)
 from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
@@ -40,6 +48,7 @@ from protocol.flow import (
     StringInference,
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, projection
+from support.snapshots import check_text
 
 REFUSALS = {ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE}
 OWNER = Owner(MATERIALIZATION, "shop%2Forders.v0")
@@ -247,3 +256,23 @@ def test_a_second_field_of_the_keys_location_is_no_part_of_the_key_for_both(
     target = Target(PATH, OWNER, wanted, {}, replaces=False, settings=settings)
     [change] = plan_changes(CatalogEntry(True, table), target)
     assert isinstance(change, expected)
+
+
+def test_validate_says_on_what_a_rename_depends_if_another_field_has_the_name() -> None:
+    """Validate does not know which fields will be selected."""
+    bound = collection(ID, projection("a", "integer"), projection("b", "integer"))
+    selection = FieldSelection(("id",), ("a", "b"), "", {"a": {"column": "x"}, "b": {"column": "y"}})
+    last = MaterializationBinding(field_selection=selection)
+    config: dict[str, Json] = {"a": {"column": "y"}}
+    columns = [NestedField(number, name, LongType()) for number, name in enumerate(("id", "x", "y"), start=1)]
+    evolution = existing(Schema(*columns), MATERIALIZATION, BindingSettings())
+    candidate = Candidate(bound, parse_field_configs(config), True, evolution, last=last)
+    [told] = [each.constraint.reason for each in list_constraints(candidate) if each.field == "a"]
+    check_text("reasons", "a rename to the name of another field's column", told)
+    for values, renames in (("a", "b"), {("x", "y"), ("y", "b")}), (("a",), set[tuple[str, str]]()):
+        wanted = plan_columns(bound, FieldSelection(("id",), values, "", config), last)
+        changes = plan_changes(CatalogEntry(True, evolution.table), Target(PATH, OWNER, wanted, {}, replaces=False))
+        assert {(each.name, each.new_name) for each in changes if isinstance(each, RenameColumn)} == renames
+    plain = replace(candidate, field_configs=parse_field_configs({"a": {"column": "z"}, "b": {"column": "y"}}))
+    [told] = [each.constraint.reason for each in list_constraints(plain) if each.field == "a"]
+    assert told == "The field has a column of type long. Its column 'x' is renamed to 'z'."
