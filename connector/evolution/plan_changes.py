@@ -15,6 +15,7 @@ from connector.evolution.candidate import Candidate, CandidateField
 from connector.evolution.column_fits import Evolution
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import (
+    CONTROL_CHARACTERS,
     MAX_NAME,
     explain_reserved,
     fold_case,
@@ -52,7 +53,7 @@ FLAG_IS_ON: Final = f"the feature flag {ALWAYS_DROP} is on"
 
 NANOSECONDS_SINCE: Final = 3  # format version
 
-# AWS Glue stores a column's doc as its comment, which has one line.
+# AWS Glue stores a column's doc as its comment, which has one line, and no control characters.
 MAX_DOC: Final = 255  # characters
 
 
@@ -182,7 +183,8 @@ def _make_column(field: CandidateField) -> NewColumn:
             "so there is no type for its column. Deselect it, or give the location a type."
         )
     inference = projection.inference
-    doc = ": ".join(" ".join(text.split()) for text in (inference.title, inference.description) if text)
+    texts = (CONTROL_CHARACTERS.sub(" ", text).split() for text in (inference.title, inference.description))
+    doc = ": ".join(" ".join(words) for words in texts if words)
     return replace(field.make_column(field.type), doc=doc[:MAX_DOC])
 
 

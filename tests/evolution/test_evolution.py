@@ -88,6 +88,8 @@ def test_a_columns_doc_is_its_locations_title_and_description_on_one_line() -> N
     assert column.doc == "An a: which is rather long"
     (_, longer) = selected(collection(ID, projection("a", "string", description="x" * 999)), "a")
     assert len(longer.doc) == MAX_DOC
+    (_, control) = selected(collection(ID, projection("a", "string", description="An\x01 a\x1b\x00b\x07")), "a")
+    assert control.doc == "An a b", "AWS Glue refuses these in comments"
 
 
 def test_field_config_and_key_decide_on_a_columns_type() -> None:
