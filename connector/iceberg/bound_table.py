@@ -1,6 +1,6 @@
 """Binds tables: reads everything that a session's transactions need to know of them, when the session opens."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -152,7 +152,7 @@ def _find_published(binding: Binding, collection: Collection) -> int | None:
     return next((column.id for column in columns), None)
 
 
-def _plan_updates(binding: Binding, collection: Collection, mode: UpdateMode, inexact: tuple[str, ...]) -> Updates:
+def _plan_updates(binding: Binding, collection: Collection, mode: UpdateMode, inexact: Set[str]) -> Updates:
     """Return what Loads need. UserError if the documents are not stored. `inexact` are parts of the key by pointers."""
     if binding.document is None:
         raise UserError(
@@ -197,7 +197,9 @@ def _bind(catalog: Catalog, index: int, requested: _RequestedTable, writer: Writ
     collection, updates = requested.collection, requested.settings.updates
     if updates is not UpdateMode.DELTA:
         assert collection
-        inexact = find_inexact_parts(task_table, writer, generation.uuid)
+        pointers = {each.field: each.ptr for each in collection.projections}
+        columns = {pointers[column.field]: column.id for column in binding.keys}
+        inexact = find_inexact_parts(task_table, writer, generation.uuid, columns)
         binding = replace(binding, updates=_plan_updates(binding, collection, updates, inexact))
         check_key_columns(task_table, writer, generation.uuid, binding)
     return BoundTable(

@@ -12,7 +12,7 @@ from connector.host.errors import UserError
 from connector.iceberg.bound_table import BoundTable, bind_all
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.key_columns import find_inexact_parts, record_key_columns
-from connector.iceberg.metadata.table_properties import KEY_COLUMNS_PREFIX
+from connector.iceberg.metadata.table_properties import KEY_COLUMNS_PREFIX, restrict_to_generation
 from connector.model.binding import KeyPart, RowSettings, UpdateMode, Updates
 from connector.model.state import WriterId
 from connector.model.table_identifier import GENERATION_PROPERTY, Generation
@@ -132,25 +132,39 @@ def test_a_key_that_has_been_a_number_or_a_string_is_looked_for_in_documents_unt
     assert are_columns_enough(catalog)
 
 
-def test_each_text_of_a_key_that_an_older_image_has_recorded_may_be_of_a_number(catalog: Catalog) -> None:
-    """Older images did not record which parts are inexact: "7" may be from when the schema allowed 7, too."""
+def test_each_text_of_a_key_that_is_not_recorded_may_be_of_a_number(catalog: Catalog) -> None:
+    """By an older image, or with another key, "7" may be from when the schema allowed 7, too."""
     [(name, value)] = recorded(catalog).items()
-    properties = msgspec.json.decode(value) | {"columns": {"/id": ID.field_id, "/code": DOCUMENT.field_id}}
+    columns = {"/id": ID.field_id, "/code": DOCUMENT.field_id}
+    properties = msgspec.json.decode(value) | {"columns": columns}
 
-    def find() -> tuple[str, ...]:
+    def find() -> set[str]:
         with catalog.load_table(PATH).transaction() as transaction:
             transaction.set_properties({name: msgspec.json.encode(properties).decode()})
-        return find_inexact_parts(catalog.load_table(PATH), WRITER, properties["generation"])
+        return find_inexact_parts(catalog.load_table(PATH), WRITER, properties["generation"], columns)
 
-    assert find() == ()
+    assert find() == set()
+    properties["columns"] = {"/id": ID.field_id}
+    assert find() == {"/code"}  # it was no part of the key
     del properties["inexact"]
-    assert find() == ("/code",)
+    properties["columns"] = columns
+    assert find() == {"/code"}
     updates = Updates((KeyPart(ID.field_id, "/id"), KeyPart(DOCUMENT.field_id, "/code")), DOCUMENT.field_id)
     newest = replace(stage_updates(catalog, {1: "b"}), updates=updates)
     [value] = record_key_columns(catalog.load_table(PATH), [newest]).values()
     assert msgspec.json.decode(value)["inexact"] == ["/code"]
-    fit(catalog, wanted("id", StringType()), wanted("doc", StringType()))
-    assert find() == ("/id", "/code")
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.remove_properties(name)
+    assert find_inexact_parts(catalog.load_table(PATH), WRITER, properties["generation"], columns) == {"/code"}
+
+
+def test_the_first_rows_of_a_table_have_the_exact_keys_of_their_schema(catalog: Catalog) -> None:
+    with catalog.load_table(PATH).transaction() as transaction:
+        transaction.remove_properties(*recorded(catalog))
+    table, columns = catalog.load_table(PATH), {"/code": DOCUMENT.field_id}
+    awaited = Generation(GENERATION, (), MATERIALIZATION, schema_id=table.metadata.current_schema_id)
+    assert find_inexact_parts(table, WRITER, GENERATION, columns) == {"/code"}
+    assert find_inexact_parts(restrict_to_generation(table, awaited), WRITER, GENERATION, columns) == set()
 
 
 @pytest.mark.parametrize(

@@ -232,7 +232,7 @@ class _PendingCommits:
             else:
                 snapshot, begun = self.snapshots.append(table, fitting, rows), ()
         newest = remaining[-1]
-        recorded = record_key_columns(table, remaining) if newest.updates else {}
+        recorded = record_key_columns(task_table, remaining) if newest.updates else {}
         properties = {**recorded, **fence.advance(table.properties, newest)}
         self.sent[snapshot.manifest_list] = table, remaining
         return commit_snapshot(self.catalog, table, snapshot, properties, begun)

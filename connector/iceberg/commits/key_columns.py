@@ -5,7 +5,7 @@ no keys there. A Load would find none of them, and each key would get a second r
 leaves out the values of a column that was dropped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from pyiceberg.table import Table
@@ -25,13 +25,13 @@ from connector.model.state import StagedCommit, WriterId
 
 def record_key_columns(table: Table, staged: Sequence[StagedCommit]) -> dict[str, str]:
     """Return the table property that records the key columns of these commits of one writer. It has those of the newest
-    one, and each part that is inexact in any of them, or in an earlier row."""
+    one, and each part that is inexact in any of them, or in an earlier row. `table` is as their task has it."""
     newest = staged[-1]
     assert newest.updates, "with delta updates, rows are not found by keys"
     columns = {part.pointer: part.column_id for part in newest.updates.parts}
     parts = (part for commit in staged if commit.updates for part in commit.updates.parts)
     inexact = {
-        *find_inexact_parts(table, newest.writer, newest.table_uuid),
+        *find_inexact_parts(table, newest.writer, newest.table_uuid, columns),
         *(part.pointer for part in parts if not part.is_exact),
     }
     recorded = KeyColumns(newest.table_uuid, columns, tuple(sorted(inexact & columns.keys())))
@@ -58,19 +58,21 @@ def check_key_columns(table: Table, writer: WriterId, generation: str, binding: 
             )
 
 
-def find_inexact_parts(table: Table, writer: WriterId, generation: str) -> tuple[str, ...]:
-    """Return the parts of the key for which older rows may have one value for different keys.
+def find_inexact_parts(table: Table, writer: WriterId, generation: str, columns: Mapping[str, int]) -> set[str]:
+    """Return the parts of the key for which older rows may have one value for different keys. `table` is as the task of
+    the generation has it, and `columns` are the ids of the key's columns by pointers.
 
-    A schema that is narrowed to strings does not tell: a row of 7, from before, has "7" in its column. If an older
-    image has recorded the columns, that may be so in each one of text.
+    A schema that is narrowed to strings does not tell: a row of 7, from before, has "7" in its column. What is not
+    recorded may be so in a column of text: rows are of an older image, or from before the field was part of the key.
     """
+    if table.metadata.current_snapshot_id is None:
+        return set()
     recorded = _read(table, _property_name(writer))
-    if recorded is None or recorded.generation != generation:
-        return ()
-    if recorded.inexact is not None:
-        return recorded.inexact
     texts = {column.field_id for column in table.schema().fields if column.field_type == StringType()}
-    return tuple(part for part, number in recorded.columns.items() if find_newest_column(table, number) in texts)
+    unknown = {part for part, column in columns.items() if column in texts}
+    if recorded is None or recorded.generation != generation or recorded.inexact is None:
+        return unknown
+    return {*recorded.inexact} | unknown - recorded.columns.keys()
 
 
 def _property_name(writer: WriterId) -> str:
