@@ -33,7 +33,8 @@ class Cgroup:
         """How many processors it may keep busy, or None without a limit. May be a fraction."""
         shares = [value.split() for value in self._values("", "cpu.max")]
         periods = self._values("cpu", "cpu.cfs_period_us")
-        shares += [[*share] for share in zip(self._values("cpu", "cpu.cfs_quota_us"), periods, strict=True)]
+        # One of the two files may not be readable.
+        shares += [[*share] for share in zip(self._values("cpu", "cpu.cfs_quota_us"), periods, strict=False)]
         return min((int(quota) / int(period) for quota, period in shares if quota.isdigit()), default=None)
 
     @property

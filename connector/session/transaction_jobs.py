@@ -39,6 +39,7 @@ class TransactionLayouts:
 
     @cached_property
     def bindings(self) -> int:
+        """How many of the tables are those of bindings. Each of the others has the rejected rows of one of them."""
         return len(self.tables) - sum(table.quarantine is not None for table in self.tables)
 
     def make(self, table: int) -> TableLayout:

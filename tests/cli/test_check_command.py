@@ -283,7 +283,7 @@ def test_a_temporary_directory_without_room_fails(tmp_path: Path, monkeypatch: p
     ("memory", "outcome", "what"),
     [
         (512, FAILED, "this machine or container has 512 MB of memory, and a session needs "),
-        (720, OK, "720 MB of memory and 300 open files are enough for 1 task at the same time"),
+        (720, OK, "720 MB of memory and 300 open files are enough for a session"),
     ],
 )
 def test_a_machine_passes_if_a_session_would_open_on_it(

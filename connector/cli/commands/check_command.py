@@ -155,12 +155,9 @@ def _find_limits() -> str:
     """Say what a session would have here. Raises UserError if it would refuse to open."""
     group, files = Cgroup(), count_files()
     check_files(files)
-    tasks = Limits.of(group, temporary_directory()).tasks
+    Limits.of(group, temporary_directory())
     memory = "unlimited" if (size := find_memory(group)) is None else f"{size >> 20} MB of"
-    return (
-        f"{memory} memory and {'unlimited' if files is None else files} open files are enough for {tasks} "
-        f"task{'' if tasks == 1 else 's'} at the same time"
-    )
+    return f"{memory} memory and {'unlimited' if files is None else files} open files are enough for a session"
 
 
 def _find_free_space() -> str:

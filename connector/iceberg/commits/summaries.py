@@ -182,7 +182,7 @@ def count_live(summary: Summary, manifests: Iterable[ManifestFile]) -> Summary:
 def _read_totals(summary: Summary) -> dict[str, str]:
     """Return a summary without the totals that are no numbers, as Java treats those of another writer."""
     entries = {"operation": summary.operation.value, **summary.additional_properties}
-    return {name: text for name, text in entries.items() if not name.startswith("total-") or text.isdecimal()}
+    return {name: text for name, text in entries.items() if not name.startswith("total-") or _COUNT.fullmatch(text)}
 
 
 def _format(counts: Mapping[str, int]) -> dict[str, str]:

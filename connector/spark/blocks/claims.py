@@ -113,7 +113,9 @@ class Address:
     def _connect(self) -> ToDriver:
         if isinstance(self.socket, str):
             return Client(self.socket, authkey=self.secret)
-        connection: ToDriver = Connection(socket.create_connection(self.socket).detach())  # Client has no IPv6
+        with socket.socket(socket.AddressFamily[_find_family(self.socket)]) as connecting:  # Client has no IPv6
+            connecting.connect(self.socket)
+            connection: ToDriver = Connection(connecting.detach())
         answer_challenge(connection, self.secret)
         deliver_challenge(connection, self.secret)
         return connection
@@ -252,6 +254,7 @@ class TaskClaims:
 
 
 def _find_family(listening: SocketAddress) -> str:
+    """Return the name of the address family in which the driver listens, and tasks connect."""
     if isinstance(listening, str):
         return "AF_UNIX"
     families = {family for family, *_ in socket.getaddrinfo(*listening)}

@@ -114,8 +114,9 @@ def check_master(settings: Mapping[str, str]) -> str:
         return f"the master at {reached} can be reached; tasks will find this process at {own}"
     if own == LOOPBACK and not settings.get(DRIVER_HOST):
         raise UserError(
-            f"tasks on {master} cannot find this process at {own}, the only known address of this machine. Set "
-            f"{DRIVER_HOST} in /advanced/spark to an address that the cluster reaches."
+            f"tasks of {master} on other machines cannot find this process at {own}, the only known address of this "
+            f"machine. Set {DRIVER_HOST} in /advanced/spark to an address that the cluster reaches, or to {own} if all "
+            "of it runs on this machine."
         )
     return f"tasks run on {master}; they will find this process at {own}"
 
