@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
+from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
 from typing import Final, TypeAlias, assert_never
 
 from connector.host import machine
@@ -97,28 +97,23 @@ class Address:
     """Where a task finds its claims. The secret is for the tasks of one session."""
 
     socket: SocketAddress
+    family: str  # of addresses: AF_UNIX, AF_INET or AF_INET6
     secret: bytes = field(repr=False)
 
     @contextmanager
     def connect(self) -> Iterator[ToDriver]:
-        """Open an authenticated connection to the driver."""
-        try:
-            connection = self._connect()
-        except FileNotFoundError as error:  # the error of a socket does not name it
-            raise FileNotFoundError(error.errno, error.strerror, self.socket) from error
+        """Open an authenticated connection to the driver. `Client` would do this without IPv6."""
+        with socket.socket(socket.AddressFamily[self.family]) as connecting:
+            try:
+                connecting.connect(self.socket)
+            except FileNotFoundError as error:  # the error of a socket does not name it
+                raise FileNotFoundError(error.errno, error.strerror, self.socket) from error
+            connection: ToDriver = Connection(connecting.detach())
         with connection:
+            answer_challenge(connection, self.secret)
+            deliver_challenge(connection, self.secret)
             _keep_alive(connection)  # the task may wait for hours, and the driver's machine may be gone
             yield connection
-
-    def _connect(self) -> ToDriver:
-        if isinstance(self.socket, str):
-            return Client(self.socket, authkey=self.secret)
-        with socket.socket(socket.AddressFamily[_find_family(self.socket)]) as connecting:  # Client has no IPv6
-            connecting.connect(self.socket)
-            connection: ToDriver = Connection(connecting.detach())
-        answer_challenge(connection, self.secret)
-        deliver_challenge(connection, self.secret)
-        return connection
 
 
 class ClaimServer:
@@ -127,10 +122,11 @@ class ClaimServer:
 
     def __init__(self, listening: SocketAddress, host: str = "") -> None:
         """Tasks find the server where it listens; on a network, at its port on `host`."""
-        self._listener = Listener(listening, _find_family(listening), BACKLOG)
+        family = _find_family(listening)
+        self._listener = Listener(listening, family, BACKLOG)
         bound = self._listener.address
         bound_to = (host, bound[1]) if isinstance(bound, tuple) else listening
-        self.address = Address(bound_to, secrets.token_bytes(32))
+        self.address = Address(bound_to, family, secrets.token_bytes(32))
         self._claims: TaskClaims | None = None  # of the present transaction
         self._closed = threading.Event()
         self._answering: list[threading.Thread] = []  # to tasks of the present transaction
@@ -254,7 +250,6 @@ class TaskClaims:
 
 
 def _find_family(listening: SocketAddress) -> str:
-    """Return the name of the address family in which the driver listens, and tasks connect."""
     if isinstance(listening, str):
         return "AF_UNIX"
     families = {family for family, *_ in socket.getaddrinfo(*listening)}
