@@ -15,13 +15,12 @@ from connector.host.errors import UserError
 from connector.host.threads import map_in_threads
 from connector.iceberg.catalogs.opening import translate_errors
 from connector.iceberg.catalogs.registered_tables import FixedColumns
-from connector.iceberg.commits.summaries import read_summary
 from connector.iceberg.fences import fence
 from connector.iceberg.loaded_tables import check_table_properties, load_table
 from connector.iceberg.metadata.retention import is_in_nessie
 from connector.iceberg.metadata.row_lineage import can_keep_lineage
 from connector.iceberg.metadata.table_arrangement import check_partition_spec, read_arrangement
-from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
+from connector.iceberg.metadata.table_properties import find_generation, has_rows, restrict_to_generation
 from connector.model.estuary_state import read_added
 from connector.model.table_identifier import Generation, Owner, TableIdentifier
 
@@ -106,7 +105,7 @@ def describe_found(
             schema=task_table.schema(),
             uuid=str(table.metadata.table_uuid),
             owner=Owner.of(table.properties),
-            has_rows=_has_rows(task_table),
+            has_rows=has_rows(task_table),
             needs_snapshot=needs_snapshot(table),
             generation=Generation.recorded(table.properties),
             format_version=table.metadata.format_version,
@@ -155,9 +154,3 @@ def _find_estuary_task(properties: Mapping[str, str]) -> str | None:
     writers = fence.find_writer_hashes(properties)
     is_only = len(tasks) == 1 and all(each.startswith(fence.materialization_hash(tasks[0])) for each in writers)
     return tasks[0] if is_only else None
-
-
-def _has_rows(table: Table) -> bool:
-    """Whether the table has rows. Its snapshot may be empty, as the first one in Nessie is."""
-    snapshot = table.current_snapshot()
-    return snapshot is not None and read_summary(snapshot).get("total-records") != "0"

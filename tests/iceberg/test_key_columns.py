@@ -146,6 +146,8 @@ def test_each_text_of_a_key_that_is_not_recorded_may_be_of_a_number(catalog: Cat
     assert find() == set()
     properties["columns"] = {"/id": ID.field_id}
     assert find() == {"/code"}  # it was no part of the key
+    properties["columns"] = {"/code": DOCUMENT.field_id}
+    assert find() == {"/id"}, "a value of numbers may have been text, such as 007"
     del properties["inexact"]
     properties["columns"] = columns
     assert find() == {"/code"}
@@ -165,6 +167,10 @@ def test_the_first_rows_of_a_table_have_the_exact_keys_of_their_schema(catalog: 
     awaited = Generation(GENERATION, (), MATERIALIZATION, schema_id=table.metadata.current_schema_id)
     assert find_inexact_parts(table, WRITER, GENERATION, columns) == {"/code"}
     assert find_inexact_parts(restrict_to_generation(table, awaited), WRITER, GENERATION, columns) == set()
+    empty = catalog.create_table(("shop", "empty"), table.schema())
+    empty.append(empty.schema().as_arrow().empty_table())  # a snapshot without rows, as the first one in Nessie
+    assert empty.current_snapshot()
+    assert find_inexact_parts(empty, WRITER, GENERATION, columns) == set()
 
 
 @pytest.mark.parametrize(

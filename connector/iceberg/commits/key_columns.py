@@ -17,6 +17,7 @@ from connector.iceberg.metadata.table_properties import (
     KEY_COLUMNS_PREFIX,
     KeyColumns,
     find_newest_column,
+    has_rows,
     name_table_in_errors,
 )
 from connector.model.binding import Binding
@@ -62,17 +63,17 @@ def find_inexact_parts(table: Table, writer: WriterId, generation: str, columns:
     """Return the parts of the key for which older rows may have one value for different keys. `table` is as the task of
     the generation has it, and `columns` are the ids of the key's columns by pointers.
 
-    A schema that is narrowed to strings does not tell: a row of 7, from before, has "7" in its column. What is not
-    recorded may be so in a column of text: rows are of an older image, or from before the field was part of the key.
+    A schema that is narrowed does not tell: a row of 7, from before, has "7" in its column of text. So it is recorded.
+    Rows from before a field was part of the key may have had any values there. An older image has recorded nothing of
+    this: then columns of text count.
     """
-    if table.metadata.current_snapshot_id is None:
+    if not has_rows(table):
         return set()
     recorded = _read(table, _property_name(writer))
+    if recorded and recorded.generation == generation and recorded.inexact is not None:
+        return {*recorded.inexact, *(columns.keys() - recorded.columns.keys())}
     texts = {column.field_id for column in table.schema().fields if column.field_type == StringType()}
-    unknown = {part for part, column in columns.items() if column in texts}
-    if recorded is None or recorded.generation != generation or recorded.inexact is None:
-        return unknown
-    return {*recorded.inexact} | unknown - recorded.columns.keys()
+    return {part for part, column in columns.items() if column in texts}
 
 
 def _property_name(writer: WriterId) -> str:

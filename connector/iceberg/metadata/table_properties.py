@@ -11,6 +11,7 @@ import msgspec
 from pyiceberg.table import Table, TableProperties, name_mapping
 from pyiceberg.table.locations import LocationProvider
 from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import TOTAL_RECORDS
 from pyiceberg.types import BinaryType, StringType
 from pyiceberg.utils.properties import property_as_bool
 
@@ -74,15 +75,16 @@ def restrict_to_generation(table: Table, generation: Generation) -> Table:
     references = {name: ref for name, ref in table.metadata.refs.items() if name != MAIN_BRANCH}
     awaited = keep_sources(table, table.schemas()[generation.schema_id])
     schemas = [awaited if each.schema_id == awaited.schema_id else each for each in table.metadata.schemas]
-    metadata = table.metadata.model_copy(
-        update={
-            "schemas": schemas,
-            "current_schema_id": generation.schema_id,
-            "current_snapshot_id": None,
-            "refs": references,
-        }
-    )
+    without_rows = {"current_snapshot_id": None, "refs": references}
+    of_generation = {"schemas": schemas, "current_schema_id": generation.schema_id} | without_rows
+    metadata = table.metadata.model_copy(update=of_generation)
     return Table(table.name(), metadata, table.metadata_location, table.io, table.catalog)
+
+
+def has_rows(table: Table) -> bool:
+    """Whether the table has rows. Its snapshot may be empty, as the first one in Nessie is."""
+    snapshot = table.current_snapshot()
+    return snapshot is not None and (snapshot.summary is None or snapshot.summary[TOTAL_RECORDS] != "0")
 
 
 def record_conversions(converted: "Iterable[ConvertedColumn]") -> dict[str, str]:
@@ -202,11 +204,8 @@ def check_location(table: Table) -> None:
 
 
 def is_location(text: str) -> bool:
-    """Whether files can be written below a location.
-
-    PyIceberg would write below the current directory of the process if the location is not absolute. It ignores what
-    comes after # or ?, so all files of the table would replace each other.
-    """
+    """Whether files can be written below a location. PyIceberg would write below the current directory of the process
+    if it is not absolute. It ignores what comes after # or ?, so all files of the table would replace each other."""
     return _LOCATION.fullmatch(text) is not None
 
 
