@@ -17,7 +17,6 @@ from connector.evolution.field_config import (
     FieldConfig,
     fold_case,
     is_reserved,
-    list_selected_fields,
     name_columns,
     parse_field_configs,
 )
@@ -251,19 +250,23 @@ def name_former_strings(last: MaterializationBinding | None) -> frozenset[str]:
     strings.
 
     The columns that it made texts are left out, also if apply has not converted them yet. But a column whose field was
-    not selected then may have another type since the field was: so it counts.
+    not selected then may have another type since the field was. So it counts, if it is not another field's.
     """
     if last is None or last.collection is None:
         return frozenset()
     selection = last.field_selection
-    configs, selected = parse_field_configs(selection.field_config), list_selected_fields(selection)
-    projections = (each for each in last.collection.projections if "string" in each.inference.types)
-    names = (
-        config.column_name(each.field)
-        for each, config in ((each, configs.get(each.field, NO_CONFIG)) for each in projections)
-        if each.field not in selected or choose_type(each, config, each.field in selection.keys) != StringType()
-    )
-    return frozenset(map(fold_case, filter(None, names)))
+    configs = parse_field_configs(selection.field_config)
+    names = {field: fold_case(name) for field, name in name_columns(selection).items()}
+
+    def name_if_not_text(each: Projection) -> str:
+        config = configs.get(each.field, NO_CONFIG)
+        if each.field not in names:
+            name = fold_case(config.column_name(each.field))
+            return "" if name in names.values() else name
+        return "" if choose_type(each, config, each.field in selection.keys) == StringType() else names[each.field]
+
+    allowed = (each for each in last.collection.projections if "string" in each.inference.types)
+    return frozenset(filter(None, map(name_if_not_text, allowed)))
 
 
 def _claim(each: CandidateField) -> tuple[bool, ...]:

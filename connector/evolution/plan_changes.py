@@ -285,7 +285,8 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     resolved = _resolve_terms(target, sources, (column.name for column in table.schema.fields))
     arranged = [] if resolved.problems else [*plan_arrangement(table.arrangement, resolved)]
     refusals = filter(None, (fit.refusal for fit in fits))
-    not_arranged = evolution.rules.refuse_arrangement(arranged, resolved.column_ids)
+    # Apply commits staged rows first, with which the table gets its awaited columns.
+    not_arranged = evolution.rules.refuse_arrangement(arranged, {} if target.has_staged_rows else resolved.column_ids)
     _refuse(target, [*refusals, *resolved.problems, *not_arranged])
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)

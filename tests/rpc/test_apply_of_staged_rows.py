@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from connector.host.errors import UserError
 from connector.iceberg.commits.commit import commit_all_or_raise
@@ -16,7 +17,7 @@ from rpc.applied_bindings import AWAY, ORDERS, RETURNS, V1, applied, backfilled,
 from support.bindings import PATH
 from support.bindings import materialization_binding as binding
 from support.rows.staged_files import removed, removed_from_state, stage
-from support.rows.staged_rows import WRITER
+from support.rows.staged_rows import WRITER, staged
 from support.tables.local_tables import ids_of, local_catalog
 
 
@@ -35,6 +36,21 @@ def test_staged_transactions_are_part_of_the_table_before_it_is_altered(tmp_path
     assert [snapshot.schema_id for snapshot in snapshots] == [0]
     assert answer.state is not None
     assert answer.state.updated == removed_from_state(staged)
+
+
+def test_the_staged_rows_of_a_backfill_bring_the_column_by_which_later_ones_are_partitioned(tmp_path: Path) -> None:
+    old = binding(ORDERS, "note", backfill=1)
+    applied(tmp_path, binding(ORDERS))
+    applied(tmp_path, old, last=before(binding(ORDERS)))
+    catalog, writer = local_catalog(tmp_path), replace(WRITER, state_key=old.state_key)
+    first = staged(catalog, {"id": 1, "flow_document": "{}", "note": "a"}, writer=writer)
+    new = structs.replace(old, resource_config={**old.resource_config, "partition_by": "note"})
+    answer = applied(tmp_path, new, last=before(old), state=encode_added([first]))
+    assert answer.action_description.splitlines() == [
+        "finish 1 staged transactions of table shop.orders (1 rows)",
+        "alter table shop.orders: partition new rows by note",
+    ]
+    assert ids_of(catalog, PATH) == [1]
 
 
 def test_a_staged_transaction_that_a_crash_left_in_the_state_lands_once(tmp_path: Path) -> None:

@@ -226,6 +226,20 @@ def test_a_column_becomes_text_by_a_backfill_only_also_if_its_field_was_left_out
     assert constrain(answer, "qty") == [INCOMPATIBLE]
 
 
+def test_a_field_that_was_left_out_counts_only_for_a_column_that_no_other_field_had(tmp_path: Path) -> None:
+    own(tmp_path)
+    both = collection(ID, projection("qty", "integer"), projection("QTY", "string"))
+    proposed = ValidateBinding(binding(PLAIN_TEXT).resource_config | {"schema_evolution": "full"}, PLAIN_TEXT)
+    message = request.Validate(
+        MATERIALIZATION,
+        config=local_config(tmp_path),
+        bindings=(proposed,),
+        last_materialization=before(binding(both, "qty")),
+    )
+    [answer] = validate(message).bindings
+    assert INCOMPATIBLE not in constrain(answer, "qty")
+
+
 def test_a_column_of_date_times_whose_documents_had_strings_is_told_with_a_date_time(tmp_path: Path) -> None:
     when = collection(ID, projection("qty", "string", string=StringInference("date-time")))
     timestamps = Schema(SCHEMA.fields[0], NestedField(2, "qty", TimestamptzType()))
