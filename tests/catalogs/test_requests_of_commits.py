@@ -116,8 +116,12 @@ def test_connections_stay_open_from_one_commit_to_the_next(
     catalog: Catalog, store: FaultProxy, rest_proxy: FaultProxy
 ) -> None:
     staged = stage(catalog, PATH, WRITER, 1)
+    store.choose = wait_for_others(2)
+    commit.commit_all_or_raise(catalog, [staged])
+    store.choose = lambda _: GENUINE
+    staged = stage(catalog, PATH, WRITER, 2)
     before = len(store.clients), len(rest_proxy.clients)
-    for number in range(2, 6):
+    for number in range(3, 7):
         commit.commit_all_or_raise(catalog, [staged])
         staged = stage(catalog, PATH, WRITER, number)
     assert (len(store.clients), len(rest_proxy.clients)) == before
