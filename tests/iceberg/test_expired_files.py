@@ -17,6 +17,7 @@ from connector.iceberg.maintenance.background import run_maintenance
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.expired_files import UnfinishedExpiryError
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
+from connector.iceberg.metadata.old_metadata import DELETE_OLD_METADATA
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.storage import stored_files
 from connector.storage.file_access import S3_EXPIRES_AT_MS
@@ -89,17 +90,23 @@ def test_a_store_that_has_failed_is_not_asked_for_each_file(catalog: Catalog, mo
 
 
 def test_files_that_could_not_be_found_are_looked_for_again(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
+    expiry = _expire_unfound(catalog, monkeypatch)
+    land(catalog, 5)
+    expiry.files.delete()
+    assert left(catalog) == referred_to(catalog)
+
+
+def _expire_unfound(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> UnfinishedExpiryError:
+    """The files of the expired snapshots cannot be found meanwhile."""
+
+    def fail(*_: object) -> list[str]:
+        raise OSError("503 SlowDown")
+
     with monkeypatch.context() as patch:
-
-        def fail(*_: object) -> list[str]:
-            raise OSError("503 SlowDown")
-
         patch.setattr(expired_files, "find_unreachable", fail)
         with pytest.raises(UnfinishedExpiryError) as error:
             expire_snapshots(catalog, PATH)
-    land(catalog, 5)
-    error.value.files.delete()
-    assert left(catalog) == referred_to(catalog)
+    return error.value
 
 
 @pytest.mark.parametrize("change", ["dropped", "another table", "kept", "restored"])
@@ -122,6 +129,49 @@ def test_files_stay_that_may_not_be_deleted_any_more(
     for _ in range(2):
         error.value.files.delete()
     assert table.io.new_input(store.tried[0]).exists()
+
+
+def test_a_copy_from_before_several_unfinished_expiries_loses_no_file(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The copy has snapshots of the first expiry only, and the second one would delete manifests that they share."""
+    one_version = {DELETE_OLD_METADATA: "true", "write.metadata.previous-versions-max": "1"}
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties(one_version)
+    copy = table_of(catalog).metadata_location
+    land(catalog, 5)
+    expiries = [_expire_only(catalog, monkeypatch)]
+    land(catalog, 6)
+    expiries.append(_expire_only(catalog, monkeypatch))
+    catalog.drop_table(PATH)
+    catalog.register_table(PATH, copy)
+    for expiry in expiries:
+        expiry.files.delete()
+    assert table_of(catalog).metadata_location == copy
+    assert referred_to(catalog) <= left(catalog)
+
+
+def _expire_only(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> UnfinishedExpiryError:
+    """The store deletes no file meanwhile."""
+    with monkeypatch.context() as patch:
+        Store(patch, *range(1000))
+        with pytest.raises(UnfinishedExpiryError) as error:
+            expire_snapshots(catalog, PATH)
+    return error.value
+
+
+def test_files_that_were_not_found_stay_in_the_newest_copy_if_an_older_one_is_restored_for_a_time(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = table_of(catalog).metadata_location
+    land(catalog, 5)
+    expiry = _expire_unfound(catalog, monkeypatch)
+    newest = table_of(catalog).metadata_location
+    for copy in (old, newest):
+        catalog.drop_table(PATH)
+        catalog.register_table(PATH, copy)
+        expiry.files.delete()
+        assert referred_to(catalog) <= left(catalog)
 
 
 def test_a_session_deletes_what_it_could_not_delete_an_hour_before(

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Sequence
+from posixpath import basename
 
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
@@ -12,7 +13,7 @@ from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.retention import may_delete_files
-from connector.iceberg.metadata.snapshot_files import find_unreachable, list_snapshot_ids
+from connector.iceberg.metadata.snapshot_files import find_free, find_unreachable
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import delete_each, keep_io_fresh
 
@@ -34,9 +35,8 @@ class ExpiredFiles:
 
     def __init__(self, before: TableMetadata, after: Table) -> None:
         """`before` is the table's metadata before the commit, `after` the table that was loaded after it."""
-        self._before: TableMetadata | None = before  # until the files are found
+        self._expiry: tuple[TableMetadata, Table] | None = (before, after)  # until the files are found
         self._uuid = before.table_uuid
-        self._expired = list_snapshot_ids(before) - list_snapshot_ids(after.metadata)
         self._path, self._catalog = TableIdentifier.of(after), after.catalog
         self._loaded: Table | None = after
         self._left: list[str] = []
@@ -45,16 +45,19 @@ class ExpiredFiles:
     def delete(self, interruption: Interruption = NEVER) -> None:
         """Delete the files that are left. Raises the first error, after the other files were deleted. Another call goes
         on with what is left then. InterruptedMaintenanceError if interrupted."""
+        is_first = self._loaded is not None
         try:
             table, self._loaded = self._loaded or self._load(), None  # a later call needs other credentials
         except NoSuchTableError:
             self._left = []
             return
-        if self._before:
-            self._left = sorted(find_expired_files(self._before, table, interruption))
-            self._before = None
-        elif self._is_restored(table) or not may_delete_files(table):
-            self._left = []
+        if self._expiry:
+            before, after = self._expiry
+            after = Table(after.name(), after.metadata, after.metadata_location, table.io, after.catalog)
+            self._left = sorted(find_expired_files(before, after, interruption))
+            self._expiry = None
+        if not is_first:
+            self._left = self._keep_free(table, interruption)
         find_io = keep_io_fresh(self._path, table, self._load)
         found = len(self._left)
         self._left, failure = delete_each(find_io, self._left, interruption)
@@ -64,9 +67,16 @@ class ExpiredFiles:
         if failure:
             raise failure
 
-    def _is_restored(self, table: Table) -> bool:
-        """Whether a person has brought snapshots back, such as with the metadata file of before the expiry."""
-        return not self._expired.isdisjoint(list_snapshot_ids(table.metadata))
+    def _keep_free(self, table: Table, interruption: Interruption) -> list[str]:
+        """Return those of the files that are left that may still be deleted. A person may have restored an older copy
+        of the table meanwhile, with snapshots of this expiry or of earlier ones."""
+        if not may_delete_files(table):
+            return []
+        try:
+            free = find_free(table, map(basename, self._left), interruption)
+        except FileNotFoundError:  # the copy lacks files, so nothing says which others it needs
+            return []
+        return [location for location in self._left if basename(location) in free]
 
     def _load(self) -> Table:
         table = self._catalog.load_table(self._path)

@@ -16,7 +16,7 @@ format is among the files, and may refer to any file that is not void.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from posixpath import basename
@@ -38,7 +38,7 @@ from connector.iceberg.maintenance.files_of_dropped_tables import (
 from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.retention import GC_ENABLED, is_in_nessie, may_delete_files
-from connector.iceberg.metadata.snapshot_files import find_unreferenced
+from connector.iceberg.metadata.snapshot_files import find_free
 from connector.iceberg.metadata.table_directories import find_directories, keep_own
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.stored_files import StoredFile, list_stored_files
@@ -132,21 +132,10 @@ def _find_void(table: Table, orphans: Sequence[StoredFile]) -> set[StoredFile]:
 
 def _remove_referenced(table: Table, listed: Iterable[StoredFile], interruption: Interruption) -> list[StoredFile]:
     """Return the files to which neither a snapshot nor the metadata refers. Names are compared without directories."""
-    named = set(_list_metadata(table))
     by_name: dict[str, list[StoredFile]] = {}
     for file in listed:
-        if (name := basename(file.location)) not in named:
-            by_name.setdefault(name, []).append(file)
-    free = find_unreferenced(table, by_name, interruption, is_data=lambda _: True)
-    return [file for name in free for file in by_name[name]]
-
-
-def _list_metadata(table: Table) -> Iterator[str]:
-    """Yield the names of the files that the metadata itself refers to."""
-    metadata = table.metadata
-    yield basename(table.metadata_location)
-    yield from (basename(entry.metadata_file) for entry in metadata.metadata_log)
-    yield from (basename(file.statistics_path) for file in (*metadata.statistics, *metadata.partition_statistics))
+        by_name.setdefault(basename(file.location), []).append(file)
+    return [file for name in find_free(table, by_name, interruption) for file in by_name[name]]
 
 
 def _is_unknown(file: StoredFile, options: OrphanOptions) -> bool:

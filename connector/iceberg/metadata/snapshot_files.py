@@ -89,6 +89,20 @@ def _manifests(table: Table, interruption: Interruption) -> Iterator[ManifestFil
                 yield manifest
 
 
+def find_free(table: Table, names: Iterable[str], interruption: Interruption) -> set[str]:
+    """Return the file names to which neither a snapshot nor the table's metadata refers, whatever files they are."""
+    named = set(_list_metadata(table))
+    return find_unreferenced(table, set(names) - named, interruption, is_data=lambda _: True)
+
+
+def _list_metadata(table: Table) -> Iterator[str]:
+    """Yield the names of the files that the metadata itself refers to."""
+    metadata = table.metadata
+    yield basename(table.metadata_location)
+    yield from (basename(entry.metadata_file) for entry in metadata.metadata_log)
+    yield from (basename(file.statistics_path) for file in (*metadata.statistics, *metadata.partition_statistics))
+
+
 def _weigh(manifest: ManifestFile) -> int:
     return max(int(manifest.manifest_length), _SIZE // _FILES)
 
