@@ -1,6 +1,8 @@
 """Tables with partitions or a sort order: few files, each of one partition, whatever tasks and transfers there are."""
 
 import errno
+import signal
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -27,7 +29,8 @@ from connector.encoding.runs import sorted_runs
 from connector.encoding.runs.run_merging import MergeRange
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
-from connector.host.threads import StartedCalls
+from connector.host.signals import Stopped
+from connector.host.threads import StartedCalls, call_within
 from connector.model.binding import PLAIN, Arrangement, Binding, PartitionField, SortField
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
@@ -44,7 +47,7 @@ from connector.spark.blocks.transaction_files import (
     ThroughTheStore,
 )
 from connector.spark.jobs import merge_job
-from connector.spark.jobs.merge_job import MergeUnit
+from connector.spark.jobs.merge_job import MergeJob, MergeUnit
 from connector.spark.jobs.write_job import WriteJob
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from connector.spark.tasks import arranged_files
@@ -437,6 +440,51 @@ def test_files_of_merges_that_have_ended_go_with_one_that_fails(table: Table, mo
         table.write((1, 1, "text"), (2, "no number", "text"))
     assert [len(files) for files in merged] == [1]
     assert data_files_in(table) == []
+
+
+def test_a_merge_during_which_the_process_is_stopped_leaves_no_files(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A signal does not end its tasks."""
+    write, finish, process = arranged_files.write_merged, MergeJob.finish, threading.main_thread()
+    waits, is_stopped = Event(), Event()
+    assert threading.current_thread() is process
+
+    def wait_for_tasks(job: MergeJob) -> dict[int, tuple[DataFile, ...]]:
+        waits.set()
+        return finish(job)
+
+    def stop(number: int, _: object) -> None:
+        is_stopped.set()
+        raise Stopped(number)
+
+    def write_until_stopped(*arguments: Any) -> list[DataFile]:
+        merged = write(*arguments)
+        assert waits.wait(60)
+        signal.pthread_kill(process.ident or 0, signal.SIGUSR2)
+        assert is_stopped.wait(60)
+        return merged
+
+    monkeypatch.setattr(MergeJob, "finish", wait_for_tasks)
+    monkeypatch.setattr(merge_job, "write_merged", write_until_stopped)
+    before = signal.signal(signal.SIGUSR2, stop)
+    try:
+        with pytest.raises(Stopped):
+            table.write(*rows_of(20))
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert data_files_in(table) == []
+
+
+def test_a_merge_that_has_not_begun_is_not_waited_for() -> None:
+    """A job of maintenance may run before it."""
+    jobs, maintenance_ends = Spark(ThreadPoolExecutor(1), 1, []), Event()
+    jobs.threads.submit(maintenance_ends.wait, 60)
+    try:
+        call_within(20, MergeJob(jobs, MadeLayouts([], bindings=0), {}).discard)
+    finally:
+        maintenance_ends.set()
+        jobs.threads.shutdown()
 
 
 def test_no_file_is_uploaded_after_a_failed_merge_has_deleted_its_files(

@@ -12,6 +12,7 @@ from connector.spark.blocks.transaction_files import (
     StoredRun,
     TableLayout,
     TemporaryFile,
+    delete_unstaged,
     remove_objects,
 )
 from connector.spark.jvm.spark_session import Jobs
@@ -47,21 +48,38 @@ class _Merging:
         return self.failure
 
 
-def merge_runs(
-    jobs: Jobs, layouts: Layouts, runs: Mapping[int, Sequence[StoredRun]]
-) -> tuple[dict[int, tuple[DataFile, ...]], ConnectorError | None]:
-    """Merge the runs of each table. Return the files, and what has stopped a merge, if something has."""
-    current = {index: layouts.make(index) for index in runs}
-    units = [
-        unit for index, table_runs in runs.items() for unit in _plan(current[index], index, table_runs, jobs.cores)
-    ]
-    # Only the function goes to the tasks through a connection. Spark writes the units to a file on its way.
-    merged = jobs.map(_Merging(current), units).result()
-    files: dict[int, tuple[DataFile, ...]] = {}
-    for unit, outcome in zip(units, merged, strict=True):
-        if not isinstance(outcome, ConnectorError):
-            files[unit.table_index] = files.get(unit.table_index, ()) + outcome
-    return files, next((outcome for outcome in merged if isinstance(outcome, ConnectorError)), None)
+class MergeJob:
+    """A job that merges the runs of each table."""
+
+    def __init__(self, jobs: Jobs, layouts: Layouts, runs: Mapping[int, Sequence[StoredRun]]) -> None:
+        current = {index: layouts.make(index) for index in runs}
+        self._layouts = layouts
+        self._units = [
+            unit for index, table_runs in runs.items() for unit in _plan(current[index], index, table_runs, jobs.cores)
+        ]
+        # Only the function goes to the tasks through a connection. Spark writes the units to a file on its way.
+        self._job = jobs.map(_Merging(current), self._units)
+
+    def finish(self) -> dict[int, tuple[DataFile, ...]]:
+        """Return the files of each table. Raises the first error that has stopped the job or a merge."""
+        for outcome in self._job.result():
+            if isinstance(outcome, ConnectorError):
+                raise outcome
+        return self._get_files()
+
+    def discard(self) -> None:
+        """Let the tasks end, and delete their files, as far as possible. Raises the error of a job whose files are not
+        known."""
+        if not self._job.cancel():  # a job that has begun goes on, whatever has ended this process's wait for it
+            files = self._get_files().items()
+            delete_unstaged(self._layouts, {index: [file.path for file in of_table] for index, of_table in files})
+
+    def _get_files(self) -> dict[int, tuple[DataFile, ...]]:
+        files: dict[int, tuple[DataFile, ...]] = {}
+        for unit, outcome in zip(self._units, self._job.result(), strict=True):
+            if not isinstance(outcome, ConnectorError):
+                files[unit.table_index] = files.get(unit.table_index, ()) + outcome
+        return files
 
 
 def remove_runs(layouts: Layouts, runs: Mapping[int, Sequence[StoredRun]]) -> None:

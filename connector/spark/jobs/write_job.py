@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -39,6 +39,9 @@ from connector.spark.jvm.spark_session import Jobs, Spark
 from connector.spark.tasks.write_task import write_files
 from connector.storage.file_io import write_list
 from protocol.request import Store
+
+if TYPE_CHECKING:
+    from connector.spark.jobs.merge_job import MergeJob  # only for arranged tables
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +82,8 @@ class WriteJob:
         self._jobs = jobs
         self._job = jobs.run(partial(write_files, claims.address))
         self._job.add_done_callback(self._report_failure)
-        self._made = defaultdict[int, list[str]](list)  # merged files and lists of files, by table
+        self._lists = defaultdict[int, list[str]](list)  # of files, by table
+        self._merging: MergeJob | None = None
 
     def add(self, store: Store) -> None:
         """Spool a run of lines. Waits while the spool is full. Raises the error that has stopped a task meanwhile."""
@@ -101,12 +105,14 @@ class WriteJob:
         self._ledger.fail(RetryableError())  # only its tasks are told
         self._claims.finish()  # a task deletes its files, or has reported them by then
         self._remove_objects()
-        tables = {*self._ledger.files, *self._made}
+        tables = {*self._ledger.files, *self._lists}
         delete_unstaged(self._layouts, {index: self._list_locations(index) for index in tables})
+        if self._merging:
+            self._merging.discard()
 
     def _list_locations(self, table_index: int) -> list[str]:
         counted = (file.path for file in self._ledger.files.get(table_index, ()))
-        return [*chain(counted, self._made.get(table_index, ()))]
+        return [*chain(counted, self._lists.get(table_index, ()))]
 
     def _list_long(self, files: Mapping[int, tuple[DataFile, ...]]) -> dict[int, tuple[DataFile, ...] | FileList]:
         """Write the lists of files that are too long for the state."""
@@ -116,7 +122,7 @@ class WriteJob:
             # A layout with fresh credentials is asked for only where something is written with them.
             layout = self._layouts.make(table_index)
             location = layout.new_list_location()
-            self._made[table_index].append(location)
+            self._lists[table_index].append(location)
             return write_list(layout.io, location, files[table_index])
 
         return {**files, **dict(zip(indexes, map_in_threads(write, indexes, "lists"), strict=True))}
@@ -132,13 +138,10 @@ class WriteJob:
         return self._ledger.close()  # raises the first cause; Spark knows only that a task failed
 
     def _merge(self, counted: TaskOutput) -> dict[int, tuple[DataFile, ...]]:
-        from connector.spark.jobs.merge_job import merge_runs  # only for arranged tables
+        from connector.spark.jobs.merge_job import MergeJob
 
-        merged, failure = merge_runs(self._jobs, self._layouts, counted.runs)
-        for index, files in merged.items():
-            self._made[index] += [file.path for file in files]
-        if failure:
-            raise failure
+        self._merging = MergeJob(self._jobs, self._layouts, counted.runs)
+        merged = self._merging.finish()
         return {
             index: counted.files.get(index, ()) + merged.get(index, ()) for index in sorted({*counted.files, *merged})
         }
