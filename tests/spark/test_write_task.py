@@ -294,7 +294,7 @@ def task_of_one_row(
     """A task, and its driver's side of their connection, when it has asked for a second block."""
     claim = claim_of_one_row(directory, seconds=seconds)
     with closing(Listener(str(directory / "claims"), authkey=b"secret")) as listener, ThreadPoolExecutor(1) as pool:
-        task = pool.submit(write_files, Address(str(directory / "claims"), "AF_UNIX", b"secret"), [0])
+        task = pool.submit(write_files, Address(str(directory / "claims"), b"secret"), [0])
         with listener.accept() as driver:
             assert driver.recv() == Next(None)
             driver.send(claim)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from multiprocessing import AuthenticationError
-from multiprocessing.connection import Connection, Listener, answer_challenge, deliver_challenge
+from multiprocessing.connection import Client, Connection, Listener, answer_challenge, deliver_challenge
 from typing import Final, TypeAlias, assert_never
 
 from connector.host import machine
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 BACKLOG: Final = 64  # connections that wait to be accepted
 PAUSE: Final = 0.1  # seconds between two attempts to accept a connection
 ATTEMPTS: Final = 300  # that fail one after the other, such as while too many files are open
-LONGEST_SIGN_IN: Final = 60  # seconds that a connection may say nothing before it is authenticated
+LONGEST_SIGN_IN: Final = 60  # seconds to connect, and that a connection may say nothing before it is authenticated
 NO_LIMIT: Final = 0  # seconds, as the system puts it
 
 # A task's connection says so in many ways: it is closed or reset, or its machine does not answer.
@@ -97,23 +97,27 @@ class Address:
     """Where a task finds its claims. The secret is for the tasks of one session."""
 
     socket: SocketAddress
-    family: str  # of addresses: AF_UNIX, AF_INET or AF_INET6
     secret: bytes = field(repr=False)
 
     @contextmanager
     def connect(self) -> Iterator[ToDriver]:
-        """Open an authenticated connection to the driver. `Client` would do this without IPv6."""
-        with socket.socket(socket.AddressFamily[self.family]) as connecting:
-            try:
-                connecting.connect(self.socket)
-            except FileNotFoundError as error:  # the error of a socket does not name it
-                raise FileNotFoundError(error.errno, error.strerror, self.socket) from error
-            connection: ToDriver = Connection(connecting.detach())
-        with connection:
-            answer_challenge(connection, self.secret)
-            deliver_challenge(connection, self.secret)
+        """Open an authenticated connection to the driver."""
+        with self._connect() as connection:
             _keep_alive(connection)  # the task may wait for hours, and the driver's machine may be gone
             yield connection
+
+    def _connect(self) -> ToDriver:
+        if isinstance(self.socket, str):
+            try:
+                return Client(self.socket, authkey=self.secret)
+            except FileNotFoundError as error:  # the error of a socket does not name it
+                raise FileNotFoundError(error.errno, error.strerror, self.socket) from error
+        with socket.create_connection(self.socket, LONGEST_SIGN_IN) as connecting:  # Client has no IPv6
+            connecting.settimeout(None)
+            connection: ToDriver = Connection(connecting.detach())
+        answer_challenge(connection, self.secret)
+        deliver_challenge(connection, self.secret)
+        return connection
 
 
 class ClaimServer:
@@ -122,11 +126,10 @@ class ClaimServer:
 
     def __init__(self, listening: SocketAddress, host: str = "") -> None:
         """Tasks find the server where it listens; on a network, at its port on `host`."""
-        family = _find_family(listening)
-        self._listener = Listener(listening, family, BACKLOG)
+        self._listener = Listener(listening, _find_family(listening), BACKLOG)
         bound = self._listener.address
         bound_to = (host, bound[1]) if isinstance(bound, tuple) else listening
-        self.address = Address(bound_to, family, secrets.token_bytes(32))
+        self.address = Address(bound_to, secrets.token_bytes(32))
         self._claims: TaskClaims | None = None  # of the present transaction
         self._closed = threading.Event()
         self._answering: list[threading.Thread] = []  # to tasks of the present transaction
