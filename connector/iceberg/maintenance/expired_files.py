@@ -13,7 +13,7 @@ from connector.host.facts import EXPIRE_SNAPSHOTS, MaintainedFiles
 from connector.host.interruption import NEVER, Interruption
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.retention import may_delete_files
-from connector.iceberg.metadata.snapshot_files import find_free, find_unreachable
+from connector.iceberg.metadata.snapshot_files import find_free, find_unreachable, list_snapshot_ids
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.stored_files import delete_each, keep_io_fresh
 
@@ -37,6 +37,8 @@ class ExpiredFiles:
         """`before` is the table's metadata before the commit, `after` the table that was loaded after it."""
         self._expiry: tuple[TableMetadata, Table] | None = (before, after)  # until the files are found
         self._uuid = before.table_uuid
+        self._kept = list_snapshot_ids(after.metadata)
+        self._last_number = 0 if before.format_version == 1 else before.last_sequence_number
         self._path, self._catalog = TableIdentifier.of(after), after.catalog
         self._loaded: Table | None = after
         self._left: list[str] = []
@@ -72,11 +74,18 @@ class ExpiredFiles:
         of the table meanwhile, with snapshots of this expiry or of earlier ones."""
         if not may_delete_files(table):
             return []
+        if not self._may_be_restored(table):
+            return self._left
         try:
             free = find_free(table, map(basename, self._left), interruption)
         except FileNotFoundError:  # the copy lacks files, so nothing says which others it needs
             return []
         return [location for location in self._left if basename(location) in free]
+
+    def _may_be_restored(self, table: Table) -> bool:
+        """Whether the table has a snapshot that it had not after this expiry, and that is no newer one."""
+        added = (each for each in table.metadata.snapshots if each.snapshot_id not in self._kept)
+        return any((each.sequence_number or 0) <= self._last_number for each in added)
 
     def _load(self) -> Table:
         table = self._catalog.load_table(self._path)
