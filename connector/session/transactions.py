@@ -220,10 +220,12 @@ class OpenTransaction:
 
     def _discard(self) -> None:
         """Delete all that was written. No answer has named it."""
-        if self._writing:
-            self._writing.discard()
-        if self._loads:
-            self._loads.discard()
+        try:
+            if self._writing:
+                self._writing.discard()
+        finally:
+            if self._loads:
+                self._loads.discard()
 
     @property
     def _write_job(self) -> WriteJob:

@@ -222,6 +222,7 @@ def test_an_error_of_discarding_does_not_hide_why_a_transaction_was_not_staged(
     assert caplog.messages == [
         "files of a transaction that was not staged may be left in the object store: LookupError: the store is gone"
     ]
+    assert work.steps[-1] == "discard located rows"
 
 
 def test_a_store_that_does_not_answer_holds_up_the_end_of_the_process_only_for_a_while(

@@ -98,12 +98,10 @@ class WriteJob:
         return Written(self._list_long(files), counted.treated, counted.existing_keys)
 
     def discard(self) -> None:
-        """Let the tasks end, and delete what they have written, as far as possible. Nothing may refer to it.
-
-        The process ends then, and the directory of the spool goes with it.
-        """
+        """Let the tasks end, and delete what they have written, as far as possible. Nothing may refer to it."""
         self._ledger.fail(RetryableError())  # only its tasks are told
         self._claims.finish()  # a task deletes its files, or has reported them by then
+        self._spool.remove()  # with it and the objects, the sorted runs go: a merge begins no other file
         self._remove_objects()
         tables = {*self._ledger.files, *self._lists}
         delete_unstaged(self._layouts, {index: self._list_locations(index) for index in tables})
