@@ -559,3 +559,12 @@ def test_runs_in_the_store_are_named_like_the_data_files(tmp_path: Path) -> None
     run = StoredObject("file:///block").new_run(layout)
     assert run.location.startswith(layout.destination.new_location().rpartition("-prefix")[0][:20])
     assert "/data/prefix-" in run.location
+
+
+def test_a_discarded_transaction_leaves_no_runs_that_a_merge_could_begin_with(tmp_path: Path) -> None:
+    """A merge that goes on would take the seconds in which the process deletes files before it ends."""
+    with Table(tmp_path).writing() as job:
+        job.add(Store(0, 1, 1, (plain(1, "a", binding=0),)))
+        assert [*(tmp_path / "spool").iterdir()]
+        job.discard()
+    assert not (tmp_path / "spool").exists()
