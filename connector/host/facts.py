@@ -19,7 +19,7 @@ class Fact(msgspec.Struct, frozen=True):
 class OpenedSession(Fact, frozen=True):
     """A session has opened, with these tables. Their metrics begin with 0."""
 
-    tables: tuple[str, ...]
+    tables: tuple[str, ...]  # all of them, also those of rejected rows
     max_transactions: int  # that may wait for one table before the task stops
     max_size: int  # bytes of data files that may
 

@@ -1,4 +1,5 @@
-"""Reports to the metrics which commits earlier sessions have staged, and how commits end."""
+"""Reports to the metrics with which tables a session opens, which commits earlier sessions have staged, and how commits
+end."""
 
 from collections.abc import Iterable, Sequence
 
