@@ -44,7 +44,8 @@ class FactCounter:
         with self._counting:
             self._waiting.show()
 
-    def _label(self, table: str) -> str:
+    def _admit(self, table: str) -> str:
+        """Return the label of a table. The metrics of a new label begin."""
         is_new, label = self._labels.admit(table), self._labels.find(table)
         if is_new:
             self._begin(TABLE, label)
@@ -63,13 +64,13 @@ class FactCounter:
     @_count.register
     def _(self, fact: facts.OpenedSession) -> None:
         for table in fact.tables:
-            self._label(table)
+            self._admit(table)
         self._counts.set(definitions.WAITING_TRANSACTIONS_LIMIT, fact.max_transactions)
         self._counts.set(definitions.WAITING_BYTES_LIMIT, fact.max_size)
 
     @_count.register
     def _(self, fact: facts.ReceivedRows) -> None:
-        table = self._label(fact.table)
+        table = self._admit(fact.table)
         self._counts.add(definitions.ROWS_RECEIVED, fact.rows, table)
         self._counts.add(definitions.BYTES_RECEIVED, fact.size, table)
         self._counts.set(definitions.LAST_RECEIPT, self._now())
@@ -77,7 +78,7 @@ class FactCounter:
 
     @_count.register
     def _(self, fact: facts.AnsweredLoads) -> None:
-        table = self._label(fact.table)
+        table = self._admit(fact.table)
         self._counts.add(definitions.LOADS, fact.asked, table)
         self._counts.add(definitions.LOADS_FOUND, fact.found, table)
 
@@ -88,11 +89,11 @@ class FactCounter:
 
     @_count.register
     def _(self, fact: facts.TreatedValues) -> None:
-        self._counts.add(OF_TREATMENT[fact.treatment], fact.count, self._label(fact.table))
+        self._counts.add(OF_TREATMENT[fact.treatment], fact.count, self._admit(fact.table))
 
     @_count.register
     def _(self, fact: facts.StagedRows) -> None:
-        table = self._label(fact.table)
+        table = self._admit(fact.table)
         if not fact.is_recovered:
             self._counts.add(definitions.ROWS_STAGED, fact.rows, table)
             self._counts.add(definitions.BYTES_STAGED, fact.size, table)
@@ -111,7 +112,7 @@ class FactCounter:
 
     @_count.register
     def _(self, fact: facts.CommittedRows) -> None:
-        table = self._label(fact.table)
+        table = self._admit(fact.table)
         for metric, amount in (
             (definitions.COMMITS, 1),
             (definitions.ROWS_COMMITTED, fact.rows),
@@ -131,7 +132,7 @@ class FactCounter:
 
     @_count.register
     def _(self, fact: facts.FailedAttempt) -> None:
-        table = self._label(fact.table)
+        table = self._admit(fact.table)
         self._counts.add(definitions.RETRIES, 1, table)
         if fact.reason is AttemptFailure.CONFLICT:
             self._counts.add(definitions.CONFLICTS, 1, table)
@@ -140,7 +141,7 @@ class FactCounter:
 
     @_count.register
     def _(self, fact: facts.FailedCommit) -> None:
-        table = self._label(fact.table)
+        table = self._admit(fact.table)
         self._counts.add(definitions.COMMITS_FAILED, 1, table)
         if fact.reason is CommitFailure.FENCED:
             self._counts.add(definitions.COMMITS_FENCED, 1, table)
@@ -148,7 +149,7 @@ class FactCounter:
 
     @_count.register
     def _(self, fact: facts.TableState) -> None:
-        table = self._label(fact.table)
+        table = self._admit(fact.table)
         if table != OTHER_TABLES:  # the tables would take turns
             self._counts.set(definitions.TABLE_SNAPSHOTS, fact.snapshots, table)
             self._counts.set(definitions.TABLE_DATA_FILES, fact.data_files, table)
@@ -182,13 +183,13 @@ class FactCounter:
 
     @_count.register
     def _(self, fact: facts.MaintainedFiles) -> None:
-        labels = self._label(fact.table), fact.action
+        labels = self._admit(fact.table), fact.action
         self._counts.add(definitions.MAINTENANCE_FILES, fact.files, *labels)
         self._counts.add(definitions.MAINTENANCE_BYTES, fact.size, *labels)
 
     @_count.register
     def _(self, fact: facts.CompactionDebt) -> None:
-        table = self._label(fact.table)
+        table = self._admit(fact.table)
         self._counts.add(definitions.COMPACTION_COMMITS, fact.commits, table)
         if table != OTHER_TABLES:  # the tables would take turns
             self._counts.set(definitions.COMPACTION_DEBT, fact.size, table)
@@ -196,11 +197,11 @@ class FactCounter:
     @_count.register
     def _(self, fact: facts.Delivery) -> None:
         metric = definitions.NOTIFICATION_FAILURES if fact.has_failed else definitions.NOTIFICATIONS
-        self._counts.add(metric, 1, self._label(fact.table))
+        self._counts.add(metric, 1, self._admit(fact.table))
 
     @_count.register
     def _(self, fact: facts.WaitingNotifications) -> None:
-        self._label(fact.table)
+        self._admit(fact.table)
         self._waiting.tell(fact.table, fact.since)
 
     @_count.register
