@@ -74,6 +74,13 @@ def test_what_waits_is_added_up_when_it_is_read_and_not_for_each_fact() -> None:
     assert counts.replaced > 0
 
 
+def test_a_misspelt_metric_is_not_0(counted: Counted) -> None:
+    seen = counted.tell(facts.OpenedSession((ORDERS,), 100, 1 << 30))
+    for name in ("rows_comitted_total", "rows_committed", "commit_duration_seconds", "spool_bytes_total"):
+        with pytest.raises(AssertionError, match=name):
+            seen.value(name)
+
+
 def test_a_counter_of_a_table_begins_with_0(counted: Counted) -> None:
     seen = counted.tell(facts.OpenedSession((ORDERS,), 100, 1 << 30))
     for metric in ALL:

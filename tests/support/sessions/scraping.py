@@ -9,10 +9,12 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as read_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as read_text
 
-from connector.metrics.definitions import PREFIX
+from connector.metrics.definitions import ALL, PREFIX, Kind
 
 OPENMETRICS: Final = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 TIMEOUT: Final = 10.0  # seconds
+SUFFIXES: Final = {Kind.COUNTER: ("_total",), Kind.GAUGE: ("",), Kind.HISTOGRAM: ("_bucket", "_count", "_sum")}
+SAMPLES: Final = {metric.name + suffix for metric in ALL for suffix in SUFFIXES[metric.kind]}
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class Scraped:
         return sum(value for value in self.values(name, **labels).values())
 
     def values(self, name: str, **labels: str) -> Mapping[frozenset[tuple[str, str]], float]:
+        assert name in SAMPLES, name  # a misspelt name has no samples, and so the sum 0
         return {
             given: value
             for (sample, given), value in self.samples.items()
