@@ -397,7 +397,7 @@ def test_why_a_task_cannot_be_applied_and_nothing_is_changed(tmp_path: Path, nam
     case.prepare(tmp_path)
     before = metadata(tmp_path)
     with pytest.raises(ConnectorError) as error:
-        Applying(tmp_path, case.new, case.last, case.flags).go_on()
+        Applying(tmp_path, case.new, case.last, feature_flags=case.flags).go_on()
     check_text("apply_errors", name, str(error.value), {str(tmp_path): "…"})
     assert metadata(tmp_path) == before
 

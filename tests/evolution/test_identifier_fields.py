@@ -40,7 +40,7 @@ def orders(
 
 @pytest.fixture
 def task(tmp_path: Path, catalog: Catalog) -> LocalTask:
-    return LocalTask(tmp_path, catalog, local_config(tmp_path, ALLOW_EXISTING_TABLES))
+    return LocalTask(tmp_path, catalog, local_config(tmp_path, feature_flags=ALLOW_EXISTING_TABLES))
 
 
 def refusals(task: LocalTask, binding: Json, last: Json = None) -> dict[str, str]:

@@ -46,7 +46,7 @@ ADDED = [
 
 @pytest.fixture
 def task(tmp_path: Path, catalog: Catalog) -> LocalTask:
-    return LocalTask(tmp_path, catalog, local_config(tmp_path, ALLOW_EXISTING_TABLES))
+    return LocalTask(tmp_path, catalog, local_config(tmp_path, feature_flags=ALLOW_EXISTING_TABLES))
 
 
 def row(number: int, region: str, qty: int) -> Json:

@@ -22,11 +22,11 @@ def applied(
     *bindings: MaterializationBinding,
     last: Materialization | None = None,
     state: Json = None,
-    flags: str = "",
     linked: tuple[Collection, ...] = (),
+    **advanced: Json,
 ) -> response.Applied:
     task = Materialization(
-        MATERIALIZATION, config=local_config(warehouse, flags), bindings=bindings, linked_collections=linked
+        MATERIALIZATION, config=local_config(warehouse, **advanced), bindings=bindings, linked_collections=linked
     )
     return apply(request.Apply(task, last_materialization=last, state=state))
 
@@ -41,5 +41,5 @@ def before(*bindings: MaterializationBinding) -> Materialization:
     return materialization(None, *bindings)
 
 
-def backfilled(tmp_path: Path, *, flags: str = "", state: Json = None) -> response.Applied:
-    return applied(tmp_path, binding(ORDERS, backfill=1), last=before(binding(ORDERS)), flags=flags, state=state)
+def backfilled(tmp_path: Path, *, state: Json = None, **advanced: Json) -> response.Applied:
+    return applied(tmp_path, binding(ORDERS, backfill=1), last=before(binding(ORDERS)), state=state, **advanced)

@@ -19,7 +19,7 @@ from connector.iceberg.bound_table import bind_all
 from connector.iceberg.catalog_entries import find_all
 from connector.model.binding import RowSettings
 from connector.model.table_identifier import Owner
-from connector.rpc.apply import apply, perform
+from connector.rpc.apply import perform
 from connector.rpc.plan import plan_tables
 from connector.rpc.validate import validate
 from protocol import request, response
@@ -214,27 +214,19 @@ def test_the_format_version_among_the_properties_is_that_of_a_new_table(tmp_path
     assert local_catalog(tmp_path).load_table(PATH).metadata.format_version == version
 
 
-def applied_in_case(
-    case: str, warehouse: Path, bound: MaterializationBinding, last: Materialization
-) -> response.Applied:
-    config = {**local_config(warehouse), "advanced": {"field_name_case": case}}
-    task = Materialization(MATERIALIZATION, config=config, bindings=(bound,))
-    return apply(request.Apply(task, last_materialization=last))
-
-
 def test_new_columns_have_the_case_of_the_setting_and_existing_ones_keep_theirs(tmp_path: Path) -> None:
     fields = [projection(name, "string", exists=Exists.MAY) for name in ("firstName", "lastName", "midName", "Named")]
     bound = collection(ID, *fields)
     old = binding(bound, "firstName")
     applied(tmp_path, old)
     new = binding(bound, "firstName", "lastName", "Named", field_config={"Named": {"column": "asWritten"}})
-    answer = applied_in_case("lowercase", tmp_path, new, last=before(old))
+    answer = applied(tmp_path, new, last=before(old), field_name_case="lowercase")
     assert answer.action_description.splitlines() == [
         "alter table shop.orders: add column 'lastname' string",
         "alter table shop.orders: add column 'asWritten' string",
     ]
     wider = binding(bound, "firstName", "lastName", "midName", "Named", field_config={"Named": {"column": "asWritten"}})
-    answer = applied_in_case("uppercase", tmp_path, wider, last=before(new))
+    answer = applied(tmp_path, wider, last=before(new), field_name_case="uppercase")
     assert answer.action_description == "alter table shop.orders: add column 'MIDNAME' string"
     names = ["id", "firstName", "lastname", "asWritten", "MIDNAME"]
     assert [name for name, _ in columns(tmp_path)] == names
@@ -253,7 +245,7 @@ def test_a_backfill_gives_all_columns_the_case_of_the_setting(tmp_path: Path) ->
     bound = collection(ID, projection("firstName", "string"))
     old, new = binding(bound, "firstName"), binding(bound, "firstName", backfill=1)
     applied(tmp_path, old)
-    answer = applied_in_case("lowercase", tmp_path, new, last=before(old))
+    answer = applied(tmp_path, new, last=before(old), field_name_case="lowercase")
     assert "'firstname' string not null" in answer.action_description
 
 
@@ -298,7 +290,7 @@ def test_one_bindings_error_leaves_every_table_alone_and_all_errors_are_said(tmp
     text = collection(projection("id", "string"))
     bindings = binding(ORDERS), binding(ORDERS, table="one"), binding(text, table="incompatible")
     with pytest.raises(UserError) as error:
-        applied(tmp_path, *bindings, flags=ALLOW_EXISTING_TABLES)
+        applied(tmp_path, *bindings, feature_flags=ALLOW_EXISTING_TABLES)
     first, incompatible = str(error.value).splitlines()
     assert "format version 1" in first
     assert "Field 'id' has a column of type long" in incompatible

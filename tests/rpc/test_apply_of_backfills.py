@@ -132,7 +132,7 @@ def test_a_backfill_that_keeps_the_rows_finishes_what_was_staged(tmp_path: Path)
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
     staged = stage(catalog, PATH, WRITER, 1, 2)
-    answer = backfilled(tmp_path, flags=RETAIN, state=encode_added([staged]))
+    answer = backfilled(tmp_path, feature_flags=RETAIN, state=encode_added([staged]))
     assert answer.action_description.splitlines() == [
         "finish 1 staged transactions of table shop.orders (2 rows)",
         "alter table shop.orders: record that it has older rows",
@@ -148,20 +148,20 @@ def test_a_backfill_drops_the_table_if_a_feature_flag_says_so_and_none_keeps_the
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
     uuid = catalog.load_table(PATH).metadata.table_uuid
-    applied(tmp_path, binding(ORDERS), last=before(binding(ORDERS)), flags=flags)
+    applied(tmp_path, binding(ORDERS), last=before(binding(ORDERS)), feature_flags=flags)
     assert catalog.load_table(PATH).metadata.table_uuid == uuid, "there is no backfill"
-    answer = backfilled(tmp_path, flags=flags)
+    answer = backfilled(tmp_path, feature_flags=flags)
     assert ("drop table shop.orders" in answer.action_description) is is_dropped
     assert (catalog.load_table(PATH).metadata.table_uuid != uuid) is is_dropped
-    assert backfilled(tmp_path, flags=flags) == response.Applied()
+    assert backfilled(tmp_path, feature_flags=flags) == response.Applied()
 
 
 def test_rows_that_a_backfill_kept_are_kept_when_the_flag_goes(tmp_path: Path) -> None:
     applied(tmp_path, binding(ORDERS))
     catalog = local_catalog(tmp_path)
     uuid = catalog.load_table(PATH).metadata.table_uuid
-    assert backfilled(tmp_path, flags=RETAIN) != response.Applied()
-    assert backfilled(tmp_path, flags=RETAIN) == response.Applied()
+    assert backfilled(tmp_path, feature_flags=RETAIN) != response.Applied()
+    assert backfilled(tmp_path, feature_flags=RETAIN) == response.Applied()
     current = binding(ORDERS, backfill=1)
     assert applied(tmp_path, current, last=before(current)) == response.Applied()
     assert catalog.load_table(PATH).metadata.table_uuid == uuid
@@ -172,7 +172,7 @@ def test_rows_that_a_backfill_kept_are_replaced_by_another_one_whatever_its_coun
     tmp_path: Path, backfill: int
 ) -> None:
     applied(tmp_path, binding(ORDERS))
-    backfilled(tmp_path, flags=RETAIN)
+    backfilled(tmp_path, feature_flags=RETAIN)
     last = before(binding(ORDERS, backfill=1))
     other = binding(ORDERS, backfill=backfill)
     assert applied(tmp_path, other, last=last).action_description.startswith("backfill table shop.orders")
@@ -197,9 +197,9 @@ def test_a_backfill_that_keeps_the_rows_loads_all_keys_also_under_an_earlier_cou
 
     applied(tmp_path, first)
     assert not loads_all_keys(first)
-    applied(tmp_path, second, last=before(first), flags=RETAIN)
+    applied(tmp_path, second, last=before(first), feature_flags=RETAIN)
     assert loads_all_keys(second)
-    applied(tmp_path, first, last=before(second), flags=RETAIN)
+    applied(tmp_path, first, last=before(second), feature_flags=RETAIN)
     assert loads_all_keys(first)
     assert Owner.of(catalog.load_table(PATH).properties) == Owner(MATERIALIZATION, V0, has_older_rows=True)
 
@@ -223,7 +223,7 @@ def test_a_backfill_goes_on_where_the_table_is_gone(tmp_path: Path, is_in_the_wa
     catalog.rename_table(PATH, AWAY)
     if is_in_the_way:
         applied(tmp_path, bound)
-    answer = backfilled(tmp_path, flags=flags, state=encode_added([staged]))
+    answer = backfilled(tmp_path, feature_flags=flags, state=encode_added([staged]))
     assert answer.state is not None
     assert answer.state.updated == removed_from_state(staged)
     assert ids_of(catalog, PATH) == []

@@ -68,13 +68,14 @@ class Task:
 
     def validate(self, bound: Collection, backfill: int = 0) -> response.ValidatedBinding:
         proposed = ValidateBinding(self.bind(bound).resource_config, bound, field_config=self.config, backfill=backfill)
-        config = local_config(self.warehouse, self.flags)
+        config = local_config(self.warehouse, feature_flags=self.flags)
         message = request.Validate(MATERIALIZATION, config=config, bindings=(proposed,), last_materialization=self.last)
         [answer] = validate(message).bindings
         return answer
 
     def apply(self, bound: Collection, backfill: int) -> str:
-        return applied(self.warehouse, self.bind(bound, backfill), last=self.last, flags=self.flags).action_description
+        new = self.bind(bound, backfill)
+        return applied(self.warehouse, new, last=self.last, feature_flags=self.flags).action_description
 
 
 def constrain(answer: response.ValidatedBinding, field: str) -> list[ConstraintType]:
@@ -203,7 +204,7 @@ def test_a_column_whose_strings_a_field_of_another_name_had_becomes_text_by_a_ba
     proposed = ValidateBinding(binding(renamed).resource_config, renamed, field_config=config)
     task = Task(tmp_path, {}, old=NUMERIC)
     message = request.Validate(
-        MATERIALIZATION, config=local_config(tmp_path, ""), bindings=(proposed,), last_materialization=task.last
+        MATERIALIZATION, config=local_config(tmp_path), bindings=(proposed,), last_materialization=task.last
     )
     [answer] = validate(message).bindings
     assert constrain(answer, "amount") == [INCOMPATIBLE]

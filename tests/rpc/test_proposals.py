@@ -33,7 +33,7 @@ def standard(backfill: int = 0) -> MaterializationBinding:
 
 
 def apply_refuses(
-    warehouse: Path, *bindings: MaterializationBinding, last: MaterializationBinding | None = None, flags: str = ""
+    warehouse: Path, *bindings: MaterializationBinding, last: MaterializationBinding | None = None, **advanced: Json
 ) -> list[str]:
     """Why apply does not do it. No table is created or changed."""
     catalog = local_catalog(warehouse)
@@ -43,7 +43,7 @@ def apply_refuses(
         return {path: catalog.load_table(path).metadata_location for path in paths}
 
     before = tables()
-    task = materialization(local_config(warehouse, flags), *bindings)
+    task = materialization(local_config(warehouse, **advanced), *bindings)
     message = request.Apply(task, last_materialization=Materialization(bindings=(last,)) if last else None)
     with pytest.raises(UserError) as error:
         apply(message)
@@ -52,7 +52,7 @@ def apply_refuses(
 
 
 def validate_refuses(
-    warehouse: Path, *bindings: MaterializationBinding, last: MaterializationBinding | None = None, flags: str = ""
+    warehouse: Path, *bindings: MaterializationBinding, last: MaterializationBinding | None = None, **advanced: Json
 ) -> list[str]:
     """Why validate refuses the same bindings."""
     proposed = (
@@ -66,7 +66,7 @@ def validate_refuses(
     )
     message = request.Validate(
         MATERIALIZATION,
-        config=local_config(warehouse, flags),
+        config=local_config(warehouse, **advanced),
         bindings=tuple(proposed),
         last_materialization=Materialization(bindings=(last,)) if last else None,
     )
@@ -155,8 +155,8 @@ def test_a_table_of_delta_updates_does_not_go_on_with_standard_updates(
     """A publication between the two had a backfill, and was never applied."""
     last, new = binding(ORDERS, document="flow_document"), standard(backfill)
     Applying(tmp_path, last).go_on()
-    [validated] = validate_refuses(tmp_path, new, last=last, flags=flags)
-    [applied] = apply_refuses(tmp_path, new, last=last, flags=flags)
+    [validated] = validate_refuses(tmp_path, new, last=last, feature_flags=flags)
+    [applied] = apply_refuses(tmp_path, new, last=last, feature_flags=flags)
     assert validated == f"bindings[0] (acme/orders): {applied}"
 
 

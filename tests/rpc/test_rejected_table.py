@@ -51,13 +51,13 @@ def applied(
     return apply(request.Apply(task, last_materialization=materialization(None, last) if last else None, state=state))
 
 
-def refused(warehouse: Path, *tables: str, flags: str = "") -> list[str]:
+def refused(warehouse: Path, *tables: str, **advanced: Json) -> list[str]:
     """What validate says against bindings to these tables; those in capital letters have no quarantine."""
     bindings = tuple(
         ValidateBinding({"table": table, "on_invalid": "stop" if table.isupper() else "quarantine"}, ORDERS)
         for table in tables
     )
-    message = request.Validate(MATERIALIZATION, config=local_config(warehouse, flags), bindings=bindings)
+    message = request.Validate(MATERIALIZATION, config=local_config(warehouse, **advanced), bindings=bindings)
     try:
         assert len(validate(message).bindings) == len(tables)
     except UserError as error:
@@ -194,7 +194,7 @@ def test_open_needs_it(tmp_path: Path, catalog: Catalog) -> None:
 def test_validate_accepts_it_before_it_is_there_and_afterwards(tmp_path: Path) -> None:
     assert refused(tmp_path, "customers") == []
     applied(tmp_path, binding())
-    assert refused(tmp_path, "Orders", flags="allow_existing_tables_for_new_bindings") == []
+    assert refused(tmp_path, "Orders", feature_flags="allow_existing_tables_for_new_bindings") == []
 
 
 @pytest.mark.parametrize("tables", [("orders", "ORDERS__REJECTED"), ("ORDERS__REJECTED", "orders")])

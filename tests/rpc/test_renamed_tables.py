@@ -68,7 +68,7 @@ class Shop:
 
     def begin_anew(self) -> None:
         """Both bindings are backfilled, and keep their rows."""
-        self.config = local_config(self.warehouse, RETAIN_EXISTING_DATA)
+        self.config = local_config(self.warehouse, feature_flags=RETAIN_EXISTING_DATA)
         bindings = [
             binding(COLLECTION, document="flow_document", table=path.name, backfill=1) for path in (ORDERS, RETURNS)
         ]

@@ -37,7 +37,8 @@ def test_a_backfill_creates_a_table_that_is_required_again(tmp_path: Path) -> No
     catalog = local_catalog(tmp_path)
     made = foreign_table(catalog, PATH)
     flag = "always_drop_tables_on_backfill"
-    assert "drop table" in applied(tmp_path, requiring(1), last=before(requiring()), flags=flag).action_description
+    answer = applied(tmp_path, requiring(1), last=before(requiring()), feature_flags=flag)
+    assert "drop table" in answer.action_description
     assert catalog.load_table(PATH).metadata.table_uuid != made.metadata.table_uuid
     catalog.drop_table(PATH)
     assert "create table" in applied(tmp_path, requiring(2), last=before(requiring(1))).action_description

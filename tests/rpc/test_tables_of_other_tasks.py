@@ -47,7 +47,7 @@ class Shop:
         bound = binding(COLLECTION, *fields, document="flow_document", backfill=backfill)
         config = {**bound.resource_config, **resource}
         changed = msgspec.structs.replace(bound, resource_config=config)
-        return materialization(local_config(self.warehouse, flags), changed)
+        return materialization(local_config(self.warehouse, feature_flags=flags), changed)
 
     @property
     def metadata(self) -> str:

@@ -41,19 +41,19 @@ def last(backfill: int = 0, *, active: bool = True, delta_updates: bool = True) 
 
 
 def validated(
-    warehouse: Path, *bindings: ValidateBinding, flags: str = "", last: Materialization | None = None
+    warehouse: Path, *bindings: ValidateBinding, last: Materialization | None = None, **advanced: Json
 ) -> tuple[response.ValidatedBinding, ...]:
-    config = local_config(warehouse, flags)
+    config = local_config(warehouse, **advanced)
     return validate(
         request.Validate(MATERIALIZATION, config=config, bindings=bindings, last_materialization=last)
     ).bindings
 
 
 def refused(
-    warehouse: Path, *bindings: ValidateBinding, flags: str = "", last: Materialization | None = None
+    warehouse: Path, *bindings: ValidateBinding, last: Materialization | None = None, **advanced: Json
 ) -> list[str]:
     with pytest.raises(UserError) as error:
-        validated(warehouse, *bindings, flags=flags, last=last)
+        validated(warehouse, *bindings, last=last, **advanced)
     return str(error.value).splitlines()
 
 
@@ -87,7 +87,7 @@ def test_nothing_is_created_by_validating(tmp_path: Path) -> None:
 
 def test_a_config_that_is_wrong_is_refused_before_a_catalog_is_opened(tmp_path: Path) -> None:
     warehouse = tmp_path / "warehouse"
-    lines = refused(warehouse, ValidateBinding({"tabel": "orders"}, ORDERS), flags="no_such_flag")
+    lines = refused(warehouse, ValidateBinding({"tabel": "orders"}, ORDERS), feature_flags="no_such_flag")
     assert [line.split(":")[0] for line in lines] == [
         "/advanced/feature_flags",
         "bindings[0] /table",
@@ -121,7 +121,7 @@ def test_standard_updates_go_on_or_begin_with_a_backfill(tmp_path: Path, before:
 @pytest.mark.parametrize(("backfill", "flags"), [(0, ""), (1, "retain_existing_data_on_backfill")])
 def test_a_table_of_delta_updates_cannot_go_on_with_standard_updates(tmp_path: Path, backfill: int, flags: str) -> None:
     foreign_table(local_catalog(tmp_path), PATH)
-    [line] = refused(tmp_path, binding(backfill=backfill, delta_updates=False), flags=flags, last=last())
+    [line] = refused(tmp_path, binding(backfill=backfill, delta_updates=False), feature_flags=flags, last=last())
     assert "may have several rows for a key" in line
     assert ("Remove the feature flag" in line) == bool(flags)
 
@@ -228,15 +228,14 @@ def test_a_new_binding_takes_somebody_elses_table_with_the_setting_or_the_featur
     tmp_path: Path, setting: Json, flags: str
 ) -> None:
     foreign_table(local_catalog(tmp_path), PATH)
-    [answer] = validated(tmp_path, binding(existing_table=setting), flags=flags)
+    [answer] = validated(tmp_path, binding(existing_table=setting), feature_flags=flags)
     assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED]
 
 
 def test_an_existing_table_with_capital_letters_can_be_named(tmp_path: Path) -> None:
-    config = {**local_config(tmp_path), "advanced": {"table_identifier_case": "preserve"}}
     foreign_table(local_catalog(tmp_path), ("shop", "Orders"))
     named = (binding(table="Orders", existing_table="append"), binding(table="orders"))
-    old, new = validate(request.Validate(MATERIALIZATION, config=config, bindings=named)).bindings
+    old, new = validated(tmp_path, *named, table_identifier_case="preserve")
     assert (old.resource_path, new.resource_path) == (("shop", "Orders"), ("shop", "orders"))
     assert constraint_types(old, "id") == [ConstraintType.FIELD_REQUIRED]
     assert constraint_types(new, "id") == [ConstraintType.LOCATION_REQUIRED]
@@ -248,17 +247,17 @@ def test_the_setting_is_for_one_binding_and_decides_before_the_feature_flag(tmp_
     foreign_table(catalog, ("shop", "returns"))
     [line] = refused(tmp_path, binding(existing_table="append"), binding(table="returns"))
     assert line.startswith("bindings[1] (acme/orders): table shop.returns exists already")
-    [line] = refused(tmp_path, binding(existing_table="refuse"), binding(table="returns"), flags=FLAG)
+    [line] = refused(tmp_path, binding(existing_table="refuse"), binding(table="returns"), feature_flags=FLAG)
     assert line.startswith("bindings[0] (acme/orders): table shop.orders exists already")
 
 
 @pytest.mark.parametrize("flags", ["", FLAG])
 def test_a_table_that_is_required_must_exist(tmp_path: Path, flags: str) -> None:
     required = binding(existing_table="require")
-    [line] = refused(tmp_path, required, flags=flags)
+    [line] = refused(tmp_path, required, feature_flags=flags)
     check_text("validate_errors", "a table that is required does not exist", line)
     foreign_table(local_catalog(tmp_path), PATH)
-    [answer] = validated(tmp_path, required, flags=flags)
+    [answer] = validated(tmp_path, required, feature_flags=flags)
     assert constraint_types(answer, "id") == [ConstraintType.FIELD_REQUIRED]
 
 
@@ -303,14 +302,14 @@ def test_a_backfill_does_not_replace_the_rows_of_a_table_that_the_binding_append
     check_text("validate_errors", "a backfill of a table that the binding appends to", line)
     required = binding(backfill=1, existing_table="require")
     assert refused(tmp_path, required, last=last()) == [line.replace("is append", "is require")]
-    assert validated(tmp_path, appends, last=last(), flags="retain_existing_data_on_backfill")
+    assert validated(tmp_path, appends, last=last(), feature_flags="retain_existing_data_on_backfill")
     assert validated(tmp_path, binding(backfill=1, existing_table="refuse"), last=last())
-    assert validated(tmp_path, binding(backfill=1), last=last(), flags=FLAG), "the flag is for all bindings"
+    assert validated(tmp_path, binding(backfill=1), last=last(), feature_flags=FLAG), "the flag is for all bindings"
 
 
 def test_a_backfill_that_keeps_the_rows_is_constrained_by_their_table(tmp_path: Path) -> None:
     foreign_table(local_catalog(tmp_path), PATH, TEXT_ID)
-    [line] = refused(tmp_path, binding(backfill=1), last=last(), flags="retain_existing_data_on_backfill")
+    [line] = refused(tmp_path, binding(backfill=1), last=last(), feature_flags="retain_existing_data_on_backfill")
     assert "Field 'id' has a column of type string, but its schema now needs long" in line
 
 

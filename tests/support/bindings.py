@@ -44,11 +44,11 @@ def collection(*projections: Projection, key: tuple[str, ...] = ("/id",), name: 
     return Collection(name, key, projections)
 
 
-def local_config(warehouse: Path, feature_flags: str = "") -> Json:
+def local_config(warehouse: Path, **advanced: Json) -> Json:
     return {
         "namespace": "shop",
         "catalog": {"catalog_type": LOCAL, "warehouse": str(warehouse)},
-        "advanced": {"feature_flags": feature_flags},
+        "advanced": advanced,
     }
 
 

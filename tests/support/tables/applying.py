@@ -10,7 +10,7 @@ from connector.iceberg.catalog_entries import find_all
 from connector.rpc.apply import perform
 from connector.rpc.plan import plan_tables
 from protocol import request
-from protocol.flow import Materialization, MaterializationBinding
+from protocol.flow import Json, Materialization, MaterializationBinding
 from support.bindings import local_config, materialization
 from support.tables.local_tables import local_catalog, rewrite_here
 
@@ -19,9 +19,9 @@ class Applying:
     """An apply that has planned what it will do."""
 
     def __init__(
-        self, warehouse: Path, new: MaterializationBinding, last: MaterializationBinding | None = None, flags: str = ""
+        self, warehouse: Path, new: MaterializationBinding, last: MaterializationBinding | None = None, **advanced: Json
     ) -> None:
-        task = materialization(local_config(warehouse, flags), new)
+        task = materialization(local_config(warehouse, **advanced), new)
         endpoint, resources = parse(task.config, [new.resource_config])
         self._endpoint = OpenedEndpoint(endpoint, local_catalog(warehouse))
         before = Materialization(bindings=(last,)) if last else None
