@@ -96,7 +96,7 @@ def test_an_alarm_is_on_the_page_uses_known_metrics_and_has_a_test(alarm: str) -
 
 @pytest.mark.parametrize("alarm", RULES)
 def test_an_alarm_names_the_section_to_which_the_page_links(alarm: str) -> None:
-    """test_decisions.py finds the sections of the page's links."""
+    """test_links.py finds the sections of the page's links."""
     [row] = [line for line in PAGE.splitlines() if line.startswith(f"| `{alarm}` |")]
     what_to_do = row.split(" | ")[-1]
     assert RULES[alarm]["annotations"]["runbook"] in {f"docs/{link}" for link in LINK.findall(what_to_do)}
