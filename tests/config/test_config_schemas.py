@@ -38,6 +38,22 @@ def test_every_kind_of_catalog_has_a_documented_example() -> None:
     assert {chosen_catalog(example) for example in EXAMPLES} == kinds
 
 
+@pytest.mark.parametrize("schema", [ENDPOINT_SCHEMA, RESOURCE_SCHEMA])
+def test_every_setting_that_flow_shows_is_in_a_table_of_the_documentation(schema: Json) -> None:
+    rows = "".join(re.findall(r"^\|.*\n", DOCUMENTATION, re.MULTILINE))
+    documented = set(re.findall(r"[\w.-]+", "".join(re.findall(r"`[^`]+`", rows))))
+    assert set(shown_settings(schema)) - documented == set()
+
+
+def shown_settings(schema: Json) -> Iterator[str]:
+    for name, setting in schema.get("properties", {}).items():
+        if "x-hidden-field" not in setting:
+            yield name
+            yield from shown_settings(setting)
+    for choice in schema.get("oneOf", ()):
+        yield from shown_settings(choice)
+
+
 def test_what_is_left_out_has_the_defaults_that_the_schemas_print() -> None:
     endpoint, resources = parse(LOCAL, [{"table": "t"}])
     assert endpoint == EndpointConfig(namespace="ns", catalog=LocalCatalog(), upload_interval=timedelta(minutes=5))

@@ -3,6 +3,7 @@
 import pytest
 
 from config.configs import GLUE, IAM, LOCAL, REST, S3_TABLES, complaints, with_advanced, with_catalog, without
+from connector.config.endpoint_config import ENDPOINT_SCHEMA
 from protocol.flow import Json
 
 
@@ -128,9 +129,8 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         ({**LOCAL, "NAMESPACES": "n"}, "/NAMESPACES: is not a known property; did you mean namespace?"),
         (
             with_advanced(xyz=1),
-            "/advanced/xyz: is not a known property; the known properties are feature_flags, "
-            "nanosecond_timestamps, variant_columns, spark, max_waiting_commits, max_waiting_bytes, schema_evolution, "
-            "format_version, field_name_case, table_identifier_case, commit_after_rows, commit_after_bytes, metrics",
+            "/advanced/xyz: is not a known property; the known properties are "
+            + ", ".join(ENDPOINT_SCHEMA["properties"]["advanced"]["properties"]),
         ),
     ],
 )
