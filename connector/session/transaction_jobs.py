@@ -14,7 +14,7 @@ from connector.host.refresh import Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.model.properties import Properties
 from connector.model.state import measure_share
-from connector.spark.blocks.claims import ClaimServer
+from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import TableLayout, TemporaryFile
 from connector.spark.jobs.write_job import WriteJob, choose_transfer

@@ -35,7 +35,7 @@ from connector.model.binding import PLAIN, Arrangement, Binding, PartitionField,
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
-from connector.spark.blocks.claims import ClaimServer
+from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import (
     BlockTransfer,

@@ -19,7 +19,8 @@ from connector.host.errors import InvalidValueError, RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile, FileList
-from connector.spark.blocks.claims import Claim, ClaimServer
+from connector.spark.blocks.claim_server import ClaimServer
+from connector.spark.blocks.claims import Claim
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore
 from connector.spark.jobs import write_job as write_job_module

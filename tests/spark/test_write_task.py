@@ -32,7 +32,8 @@ from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import stored_keys
-from connector.spark.blocks.claims import Address, Claim, ClaimServer, Next, Strays, TaskFailed, Wrote
+from connector.spark.blocks.claim_server import Address, ClaimServer
+from connector.spark.blocks.claims import Claim, Next, Strays, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, LineRange, Spool
 from connector.spark.blocks.transaction_files import LocalFile, OnThisMachine, TableLayout

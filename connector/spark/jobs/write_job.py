@@ -17,7 +17,7 @@ from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.threads import map_in_threads
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
-from connector.spark.blocks.claims import ClaimServer
+from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import (

@@ -25,7 +25,8 @@ from connector.host.signals import waiting
 from connector.host.threads import StartedCalls
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile
-from connector.spark.blocks.claims import Address, Claim, Next, Noted, Strays, TaskFailed, ToDriver, Wrote
+from connector.spark.blocks.claim_server import Address
+from connector.spark.blocks.claims import Claim, Next, Noted, Strays, TaskFailed, ToDriver, Wrote
 from connector.spark.blocks.ledger import TaskOutput
 from connector.spark.blocks.spool import Block
 from connector.spark.blocks.transaction_files import TableLayout, TemporaryFile
