@@ -2,11 +2,13 @@
 
 import base64
 import json
+import tracemalloc
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.types import (
@@ -211,3 +213,14 @@ def test_a_text_has_one_hash_beside_texts_of_its_size_and_of_others(size: int) -
 
     assert of_one_size.tolist() == [int(hash_keys([pa.array([text])])[0]) for text in texts]
     assert of_one_size.tolist() == hash_keys([pa.array([*texts, "another size" * 20])])[:-1].tolist()
+
+
+def test_long_keys_are_hashed_in_parts_with_the_same_hashes_and_little_memory() -> None:
+    column = pa.array([f"{number:08}" + "k" * (1000 - number % 3) for number in range(16_384)])
+    expected = [hash_keys([column[begin : begin + 1000]]) for begin in range(0, len(column), 1000)]
+    tracemalloc.start()
+    hashes = hash_keys([column])
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert np.array_equal(hashes, np.concatenate(expected))
+    assert peak < 2 * column.nbytes  # NumPy's arrays; hashed at once, they would have six times as much

@@ -18,6 +18,7 @@ from connector.encoding.values.arrays import Indices, Words
 _BITS: Final = 64
 _WORD: Final = 8  # bytes
 _SHORT: Final = 64  # bytes of values whose words are added one after the other
+_AT_ONCE: Final = 4 << 20  # bytes: the words of uneven values take six times as much
 _ODD: Final = np.uint64(0x9E3779B97F4A7C15)
 _NULL: Final = np.uint64(0xD1B54A32D192ED03)  # the hash of a null
 
@@ -83,6 +84,9 @@ def _hash_fixed(column: pa.Array) -> Words:
 
 def _hash_bytes(column: pa.Array) -> Words:
     """Return a mixed sum of eight bytes at a time, each multiplied by a random weight of its index."""
+    if column.nbytes > _AT_ONCE and len(column) > 1:
+        middle = len(column) // 2
+        return np.concatenate([_hash_bytes(column[:middle]), _hash_bytes(column[middle:])])
     if pa.types.is_decimal(column.type):
         column = column.cast(pa.string())
     values = column.cast(pa.binary()).fill_null(b"")
