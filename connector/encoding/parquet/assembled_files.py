@@ -109,12 +109,13 @@ class AssembledFile:
 
     def _encode(self, rows: pa.Table, copied: Mapping[int, Any]) -> tuple[memoryview, Struct]:
         """Return the bytes and the metadata of a Parquet file with these rows."""
-        encoded = [index for index in range(rows.num_columns) if index not in copied]
+        names = rows.column_names  # Arrow makes the list anew each time
+        encoded = [index for index in range(len(names)) if index not in copied]
         unknown = [index for index in encoded if index not in self._dictionaries]
         repeating = worth_a_dictionary(rows.select(unknown))
-        self._dictionaries |= {index: rows.column_names[index] in repeating for index in unknown}
+        self._dictionaries |= {index: names[index] in repeating for index in unknown}
         sink = BytesIO()  # Arrow's own copies all that it has each time it grows
-        with_dictionary = [rows.column_names[index] for index in encoded if self._dictionaries[index]]
+        with_dictionary = [names[index] for index in encoded if self._dictionaries[index]]
         pq.write_table(rows, sink, row_group_size=rows.num_rows, **self._options.of_writer(with_dictionary))
         self._with_nan.update(find_nan(rows))
         content = sink.getbuffer()

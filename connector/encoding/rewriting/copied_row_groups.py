@@ -1,6 +1,6 @@
 """Row groups of which some columns can be copied without decoding them: long texts, which take most of the time."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
@@ -27,33 +27,35 @@ def copy_row_group(
     """Read a row group, with the columns that can be copied as they are. None if it has to be decoded as a whole."""
     metadata = source.file.metadata.row_group(group)
     compressed = sum(metadata.column(index).total_compressed_size for index in range(metadata.num_columns))
-    if not compressed >= LEAST_SIZE or metadata.total_byte_size > MOST_SIZE or not _is_flat(source.file):
+    if not compressed >= LEAST_SIZE or metadata.total_byte_size > MOST_SIZE:
+        return None
+    fields = [*source.file.schema_arrow]  # Arrow makes the schema anew each time
+    if not _is_flat(source.file, fields):
         return None
     copied = {
         index: source_index
         for index, source_index in enumerate(schema.indexes)
         if source_index is not None
+        and fields[source_index].type == schema.schema.field(index).type
         and _has_form(source.file, source_index, schema.schema.field(index))
         and _is_plain(metadata.column(source_index), options)
     }
     if not copied:
         return None
-    rows = _read_others(source.file, group, schema, copied)
+    rows = _read_others(source.file, fields, group, schema, copied)
     chunks = {index: _read_chunk(source, metadata.column(source_index)) for index, source_index in copied.items()}
     return CopiedRowGroup(rows, chunks, metadata.total_byte_size)
 
 
-def _is_flat(file: pq.ParquetFile) -> bool:
+def _is_flat(file: pq.ParquetFile, fields: Sequence[pa.Field]) -> bool:
     """Return whether each column has one chunk in a row group, and is found by its name."""
-    names = file.schema_arrow.names
+    names = [field.name for field in fields]
     return len(file.schema) == len(names) == len({*names}) and not any("." in name for name in names)
 
 
 def _has_form(file: pq.ParquetFile, index: int, field: pa.Field) -> bool:
-    """Return whether a column of texts or bytes has the same form in the new file: its type, and whether it may be
-    null."""
-    is_same = field.type in _TYPES and file.schema_arrow.field(index).type == field.type
-    return is_same and file.schema.column(index).max_definition_level == int(field.nullable)
+    """Return whether a column has texts or bytes, and may be null in both files or in neither."""
+    return field.type in _TYPES and file.schema.column(index).max_definition_level == int(field.nullable)
 
 
 def _is_plain(chunk: pq.ColumnChunkMetaData, options: FileOptions) -> bool:
@@ -62,10 +64,12 @@ def _is_plain(chunk: pq.ColumnChunkMetaData, options: FileOptions) -> bool:
     return has_counts and has_plain_pages(chunk) and CODECS[chunk.compression] == options.codec
 
 
-def _read_others(file: pq.ParquetFile, group: int, schema: RewrittenSchema, copied: Mapping[int, int]) -> pa.Table:
+def _read_others(
+    file: pq.ParquetFile, fields: Sequence[pa.Field], group: int, schema: RewrittenSchema, copied: Mapping[int, int]
+) -> pa.Table:
     """Return the rows with all columns of the new file. Those that are copied have empty values."""
     others = {
-        index: file.schema_arrow.field(source_index).name
+        index: fields[source_index].name
         for index, source_index in enumerate(schema.indexes)
         if source_index is not None and index not in copied
     }
