@@ -37,10 +37,12 @@ def test_a_list_too_long_for_the_state_is_followed_by_the_successor_and_then_del
     assert ledger_ids(tmp_path) == []
     with runtime.open() as session:
         assert ledger_ids(tmp_path) == [1, 2]
-        session.transaction(wide_row(3))
-    assert ledger_ids(tmp_path) == [1, 2, 3]
+        session.transaction(wide_row(3), wide_row(4))
+        session.transaction(wide_row(5), wide_row(6))
+        assert wait_until(lambda: len(lists(tmp_path)) == 1)  # that of the last commit, which the state still names
+    assert ledger_ids(tmp_path) == [1, 2, 3, 4, 5, 6]
     statistics = ledger_table(tmp_path).inspect.files()["column_sizes"].to_pylist()
-    assert [len(sizes) for sizes in statistics] == [1502, 1502]
+    assert [len(sizes) for sizes in statistics] == [1502, 1502, 1502]
     with runtime.open():
         assert wait_until(lambda: lists(tmp_path) == [])
 

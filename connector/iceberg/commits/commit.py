@@ -46,7 +46,7 @@ from connector.iceberg.metadata.table_properties import (
     restrict_to_generation,
 )
 from connector.iceberg.metadata.table_updates import new_snapshot, require_unchanged
-from connector.model.state import ChainId, StagedCommit
+from connector.model.state import ChainId, FileList, StagedCommit
 from connector.model.table_identifier import Generation, Owner
 from connector.storage import storage_errors
 
@@ -197,7 +197,8 @@ class _PendingCommits:
     def _conclude(self, sent: tuple[Table, Sequence[StagedCommit]], after: TableMetadata, attempts: int) -> Committed:
         before, remaining = sent
         located = (commit.located.location for commit in self.staged if commit.located)
-        commit = TableCommit(before, after, frozenset(filter(None, located)))
+        lists = (commit.files.location for commit in self.staged if isinstance(commit.files, FileList))
+        commit = TableCommit(before, after, frozenset(filter(None, located)), frozenset(lists))
         # The table may have commits of this process, too: their answers were lost.
         ours = (each for each in self.staged[: -len(remaining)] if not each.is_recovered)
         return Committed(tuple(self.staged), (*ours, *remaining), attempts, self._seconds, commit)

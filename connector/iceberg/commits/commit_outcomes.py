@@ -24,6 +24,7 @@ class TableCommit:
     before: Table  # as it was loaded
     after: TableMetadata
     located: frozenset[str] = frozenset()  # objects of located rows, which nothing needs any more
+    lists: frozenset[str] = frozenset()  # of its data files, which the state may still name
 
 
 @dataclass(frozen=True)

@@ -72,7 +72,8 @@ class _Recent:
     location: str
     properties: dict[str, str]
     count: int  # of commits
-    located: frozenset[str]  # objects of located rows that these commits have used
+    used: frozenset[str]  # objects that these commits have used, and that nothing needs any more
+    lists: frozenset[str]  # of the data files of the last commit, which the state may still name
     metadata_files: frozenset[str]  # that the table's log named before one of these commits
     named: frozenset[str]  # by the log now
     may_expire: bool
@@ -89,6 +90,7 @@ class _Recent:
             after.properties,
             1,
             commit.located,
+            commit.lists,
             _list_metadata_files(table.metadata),
             _list_metadata_files(after),
             _may_expire(after, lasting),
@@ -99,7 +101,7 @@ class _Recent:
         return replace(
             self,
             count=self.count + earlier.count,
-            located=self.located | earlier.located,
+            used=self.used | earlier.used | earlier.lists,
             metadata_files=self.metadata_files | earlier.metadata_files,
         )
 
@@ -129,10 +131,12 @@ class BackgroundMaintenance:
         self._expiry_pauses: dict[TableIdentifier, float] = {}  # the ends of the last ones
         # Branches and tags that the catalog does not remove. It would be asked again after each commit.
         self._lasting = defaultdict[TableIdentifier, set[str]](set)
+        # Lists of the data files of each table's last commit.
+        self._lists = defaultdict[UUID, frozenset[str]](frozenset)
         self._failed: deque[tuple[float, _Task]] = deque()  # with the time at which each is repeated
 
     def note_outcome(self, outcome: Outcome) -> None:
-        """Queue what is due after a commit: to delete located rows and old metadata files, and to expire snapshots.
+        """Queue what is due after a commit: to delete its objects and old metadata files, and to expire snapshots.
 
         An error is only logged as a warning, because the commit itself has succeeded. The maintenance thread finds out
         what is due, so no commit waits for that.
@@ -158,10 +162,11 @@ class BackgroundMaintenance:
         if is_in_table_bucket(recent.location):
             return
         self._note_commit(path, recent.properties, recent.count)
-        if recent.located:
-            # The fence has passed: a process that still reads them would be refused.
-            delete = partial(delete_all, recent.io, recent.located)
-            self._perform(_Task(path, "located rows were not deleted", delete, "remove_located_rows"))
+        # The fence has passed: a process that still reads them would be refused.
+        used, self._lists[uuid] = recent.used | self._lists[uuid], recent.lists
+        if used:
+            delete = partial(delete_all, recent.io, used)
+            self._perform(_Task(path, "objects of finished commits were not deleted", delete, "remove_located_rows"))
         # Invalid properties of the table stop only what they are about.
         dropped = recent.metadata_files - recent.named
         if dropped and must_delete_old_metadata(path, recent.catalog, recent.properties):
