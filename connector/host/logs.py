@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import accumulate
 from typing import Any, Final
 
 from connector.host.errors import UserError
@@ -20,6 +21,9 @@ LEVELS: Final = {"debug": logging.DEBUG, "info": logging.INFO, "warn": logging.W
 MOST_NAMES: Final = 5  # in one record
 # Also line breaks of Unicode, and what reverses the direction of a text.
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# Bytes in UTF-8. Flow shows 4,096 of the last record at most, with words of its own before it. With older images of
+# Flow, a longer record is lost: users see "h2 protocol error" in its place.
+LONGEST_ERROR: Final = 3_000
 FIELDS: Final = "fields"  # the attribute of a record that holds its fields
 
 
@@ -117,14 +121,18 @@ class JsonFormatter(logging.Formatter):
     """Formats records as Flow's runtime parses them: `{"ts": …, "level": …, "msg": …, …fields}`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return one line of JSON without secrets."""
-        return json.dumps(
-            {
-                "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-                "level": _level(record),
-                "msg": _message(record, self),
-                **{name: _redact(value) for name, value in getattr(record, FIELDS, {}).items()},
-            }
+        """Return one line of JSON without secrets, or several if it is an error that is too long for Flow."""
+        message, is_error = _message(record, self), record.levelno >= logging.ERROR
+        return "\n".join(
+            json.dumps(
+                {
+                    "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+                    "level": _level(record),
+                    "msg": part,
+                    **{name: _redact(value) for name, value in getattr(record, FIELDS, {}).items()},
+                }
+            )
+            for part in (_split_error(message) if is_error else [message])
         )
 
 
@@ -146,6 +154,27 @@ def _level(record: logging.LogRecord) -> str:
 def _message(record: logging.LogRecord, formatter: logging.Formatter) -> str:
     message = record.getMessage()
     return redact(f"{message}\n{formatter.formatException(record.exc_info)}" if record.exc_info else message)
+
+
+def _split_error(text: str) -> list[str]:
+    """Return the text, or if it is too long for Flow, its lines and then a part that fits: the first lines, or both
+    ends of the first one."""
+    if _measure(text) <= LONGEST_ERROR:
+        return [text]
+    lines = [line for line in text.split("\n") if line.strip()]
+    fitting = sum(end <= LONGEST_ERROR for end in accumulate(_measure(line) + 1 for line in lines))
+    shown = lines[:fitting] or [_cut(lines[0])]
+    notice = f"… This is shortened. The log has all {len(lines)} line(s) of it before this."
+    return [*lines, "\n".join([*shown, notice])]
+
+
+def _measure(text: str) -> int:
+    return len(text.encode(errors="replace"))
+
+
+def _cut(line: str) -> str:
+    encoded, half = line.encode(errors="replace"), LONGEST_ERROR // 2
+    return f"{encoded[:half].decode(errors='ignore')} … {encoded[-half:].decode(errors='ignore')}"
 
 
 def _redact(value: object) -> object:

@@ -13,8 +13,9 @@ import pytest
 from connector.host import logs
 from connector.host.errors import UserError
 from connector.host.logs import Event
-from connector.host.redaction import hide
+from connector.host.redaction import HIDDEN, hide
 from support.repository import REPOSITORY
+from support.snapshots import check_text
 
 log = logging.getLogger("connector.test")
 
@@ -200,3 +201,55 @@ def test_no_record_has_a_secret_in_its_message_its_fields_or_the_errors_behind_i
     assert told.count("***") == (4 if log_format == "json" else 3)
     if log_format == "json":
         assert json.loads(told)["rows"] == 3
+
+
+def errors_in_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str) -> list[str]:
+    """The messages of the records of an error."""
+    configure(monkeypatch, LOG_FORMAT="json", LOG_LEVEL="error")
+    log.error("%s", text)
+    records = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert {(*record, record["level"]) for record in records} == {("ts", "level", "msg", "error")}
+    return [record["msg"] for record in records]
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "problems"),
+    [("many problems", "table shop.größe{}: has no key.", 300), ("one long problem", f"{{}} ä{3000 * 'ö'} end", 1)],
+    ids=["many problems", "one long problem"],
+)
+def test_an_error_that_is_too_long_for_flow_is_told_line_by_line_and_its_last_record_is_short(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, problem: str, problems: int
+) -> None:
+    lines = [problem.format(number) for number in range(problems)]
+    *records, last = errors_in_json(monkeypatch, capsys, "\n".join(lines))
+    assert records == lines
+    assert logs.LONGEST_ERROR - 100 < len(last.encode()) < logs.LONGEST_ERROR + 100
+    *shown, notice = last.split("\n")
+    assert all(a == b or " … " in a for a, b in zip(shown, lines, strict=False))
+    check_text("long_errors", name, notice)
+
+
+def test_an_error_that_flow_shows_as_a_whole_is_one_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = "\n".join(["x" * 99] * 30)
+    assert errors_in_json(monkeypatch, capsys, text) == [text]
+
+
+def test_no_part_of_a_long_error_has_a_part_of_a_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Half of one would not be recognised."""
+    hide(secret := "planted\nin two lines")
+    record, last = errors_in_json(monkeypatch, capsys, f"{'x' * (logs.LONGEST_ERROR // 2 - 4)}{secret}{'y' * 2000}")
+    assert HIDDEN in record
+    assert "planted" not in record + last
+    assert "lines\n" not in record + last
+
+
+def test_a_person_gets_a_long_error_as_one_record(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(monkeypatch)
+    log.error("%s", "\n".join(map(str, range(2000))))
+    assert len(capsys.readouterr().err.splitlines()) == 2000
