@@ -92,7 +92,10 @@ def _read_staged(materialization: str, state: Json) -> Iterator[StagedCommit]:
             writer = WriterId(materialization, state_key, key_range)
             by_fence = {} if entries is None else _read(where_range, entries, dict[str, Json])
             for fence, entry in by_fence.items():
-                yield _read_staged_commit(f"{where_range}, entry {_quote(fence)}", writer, fence, entry)
+                where = f"{where_range}, entry {_quote(fence)}"
+                _check_fence_value(where, fence)
+                if entry is not None:  # deleted: Flow's V2 runtime of before June 2026 kept nulls of our patches
+                    yield _read_staged_commit(where, writer, fence, entry)
 
 
 def _read_finished(materialization: str, state: Json) -> Iterator[FinishedCommit]:
@@ -119,9 +122,12 @@ def _check_key_range(where: str, key_range: str) -> None:
         raise _explain_garbled(where, "a key range has the form 00000000-ffffffff, and does not end before it begins")
 
 
-def _read_staged_commit(where: str, writer: WriterId, fence: str, kept: Json) -> StagedCommit:
+def _check_fence_value(where: str, fence: str) -> None:
     if not _FENCE.fullmatch(fence):
         raise _explain_garbled(where, "the name of an entry is a fence value, 32 hexadecimal digits")
+
+
+def _read_staged_commit(where: str, writer: WriterId, fence: str, kept: Json) -> StagedCommit:
     entry = _read_entry(where, _read(where, kept, dict[str, Json]))
     if entry.files and entry.file_list:
         raise _explain_garbled(where, "an entry has either `files` or `fileList`")

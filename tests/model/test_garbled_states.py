@@ -102,7 +102,6 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "ranges that are a list": (OF_KEY, {"bindingStates": {KEY: [RANGE]}}),
     "entries that are a list": (OF_RANGE, kept([B])),
     "entries that are a number": (OF_RANGE, kept(7)),
-    "an entry that is null": (OF_ENTRY, kept({B: None})),
     "an entry that is a text": (OF_ENTRY, kept({B: "staged"})),
     "an entry that is a list": (OF_ENTRY, kept({B: []})),
     "an entry that is empty": (OF_ENTRY, kept({B: {}})),
@@ -116,6 +115,7 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "a range that ends first": (f"{OF_KEY}, key range '80000000-7fffffff'", kept({}, "80000000-7fffffff")),
     "a range with a very long name": (f"{OF_KEY}, key range '{'z' * 100}…'", kept({}, "z" * 5000)),
     "a fence value that is none": (f"{OF_RANGE}, entry 'zz'", kept({"zz": entry()})),
+    "a null of no fence value": (f"{OF_RANGE}, entry 'zz'", kept({"zz": None})),
     "an empty fence value": (f"{OF_RANGE}, entry ''", kept({"": entry()})),
     "a closed fence value as an entry": (f"{OF_RANGE}, entry 'closed:{A}'", kept({f"closed:{A}": entry()})),
     "a fence value in capitals": (f"{OF_RANGE}, entry '{'A' * 32}'", kept({"A" * 32: entry()})),
@@ -304,12 +304,19 @@ def test_every_value_that_a_table_may_record_can_be_followed(prev: str) -> None:
         {"bindingStates": {KEY: None}},
         {"bindingStates": {KEY: {}}},
         kept({}),
+        kept({A: None}),
         kept(None),
         {"somebody": "else's", "bindingStates": {KEY: {"fileKeys": ["s3://lake/1"], "currentCheckpoint": "4567"}}},
     ],
 )
 def test_a_state_that_names_nothing_of_ours_is_none(state: Any) -> None:
     assert read_state("acme/orders", state) == []
+
+
+def test_an_entry_that_a_patch_has_deleted_is_absent_if_the_runtime_has_kept_its_null() -> None:
+    """Flow's V2 runtime of before June 2026 kept the nulls of patches that it merged before it had a state."""
+    state = {**kept({A: None, B: entry(A), C: None}), "finished": {KEY: {RANGE: {UUID: A}}}}
+    assert [commit.next for commit in read_state("acme/orders", state)] == [B]
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:
@@ -348,7 +355,8 @@ def test_any_change_is_refused_or_understood(data: st.DataObject) -> None:
     except UserError:
         return
     for key_range, entries in (((state.get("bindingStates") or {}).get(KEY) or {}) or {}).items():
-        assert {commit.next for commit in staged if commit.writer.key_range == key_range} == set(entries or {})
+        named = {fence for fence, value in (entries or {}).items() if value is not None}
+        assert {commit.next for commit in staged if commit.writer.key_range == key_range} == named
 
 
 # Who reads a state
