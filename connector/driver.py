@@ -148,6 +148,8 @@ def _serve_transaction(
     with transaction:
         for message in checked:
             match message:
+                case request.Acknowledge():  # repeated: the transaction before has ended
+                    send(response.Acknowledged())
                 case request.Load():
                     transaction.load(message)
                 case request.Flush():

@@ -17,7 +17,7 @@ REQUEST_MAY_FOLLOW: Final[dict[type[Request] | None, tuple[type[Request], ...]]]
     request.Validate: _BEGINNING,
     request.Apply: _BEGINNING,
     request.Open: (request.Acknowledge,),
-    request.Acknowledge: (request.Load, request.Flush),
+    request.Acknowledge: (request.Acknowledge, request.Load, request.Flush),  # it may be repeated
     request.Load: (request.Load, request.Flush),
     request.Flush: (request.Store, request.StartCommit),
     request.Store: (request.Store, request.StartCommit),
@@ -65,7 +65,7 @@ RESPONSE_MAY_FOLLOW: Final[dict[type[Response] | None, tuple[type[Response], ...
     response.Applied: _FIRST,
     response.Opened: (response.Acknowledged,),
     # Loaded may not overtake Acknowledged: it would show the table without the commit in progress.
-    response.Acknowledged: (response.Loaded, response.Flushed),
+    response.Acknowledged: (response.Acknowledged, response.Loaded, response.Flushed),
     response.Loaded: (response.Loaded, response.Flushed),
     response.Flushed: (response.StartedCommit,),
     response.StartedCommit: (response.Acknowledged,),

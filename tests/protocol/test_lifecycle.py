@@ -38,12 +38,12 @@ RESPONSES: Final[dict[str, Response]] = {
 ANSWERS: Final = {letter: letter.upper() for letter in "svaokfc"}
 
 # What requests may have been handled so far, and those of them after which the input may end.
-REQUEST_GRAMMAR: Final = re.compile(r"[sva]*(o(k(l*ft*ck)*(l*(ft*c?)?)?)?)?")
-END_GRAMMAR: Final = re.compile(r"[sva]*(ok(l*ft*ck)*(l*ft*c)?)?")
+REQUEST_GRAMMAR: Final = re.compile(r"[sva]*(o(k+(l*ft*ck+)*(l*(ft*c?)?)?)?)?")
+END_GRAMMAR: Final = re.compile(r"[sva]*(ok+(l*ft*ck+)*(l*ft*c)?)?")
 
 # A whole conversation, responses (capitals) in between: nothing is loaded before the first Load.
-TRANSACTION: Final = "(l[lL]*)?fL*Ft*cCkK"
-CONVERSATION_GRAMMAR: Final = re.compile(rf"(sS|vV|aA)*(oO(kK({TRANSACTION})*)?)?")
+TRANSACTION: Final = "(l[lL]*)?fL*Ft*cC(kK)+"
+CONVERSATION_GRAMMAR: Final = re.compile(rf"(sS|vV|aA)*(oO((kK)+({TRANSACTION})*)?)?")
 
 
 def take_up(lifecycle: Lifecycle, letter: str) -> None:
@@ -123,9 +123,9 @@ def replayed(placement: str) -> bool:
     [
         ("f", "flush may not come first: expected spec, validate, apply or open"),
         ("of", "flush may not follow open: expected acknowledge"),
-        ("okt", "store may not follow acknowledge: expected load or flush"),
+        ("okt", "store may not follow acknowledge: expected acknowledge, load or flush"),
         ("okfto", "open may not follow store: expected store or startCommit"),
-        ("okfck" + "k", "acknowledge may not follow acknowledge: expected load or flush"),
+        ("okl" + "k", "acknowledge may not follow load: expected load or flush"),
     ],
 )
 def test_a_request_out_of_order_is_told_what_was_expected(sequence: str, complaint: str) -> None:
