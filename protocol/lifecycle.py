@@ -116,7 +116,10 @@ class Lifecycle:
         last = self._request
         assert self._due is None, f"{_name_of(last)} must be answered before the end of the input is handled"
         if last not in INPUT_MAY_END_AFTER:
-            raise ProtocolError(f"input ended after {_name_of(last)}: expected {_join_names(REQUEST_MAY_FOLLOW[last])}")
+            raise ProtocolError(
+                f"input ended after {_name_of(last)}: expected {_join_names(REQUEST_MAY_FOLLOW[last])}. An open "
+                "transaction is discarded. The sender of the requests has stopped, and its own log says why"
+            )
 
 
 def _name_of(message: type[Request] | type[Response] | None) -> str:

@@ -2,4 +2,5 @@
 
 
 class ProtocolError(Exception):
-    """The runtime broke the protocol. The text says on which line, what it sent, and what was expected."""
+    """The runtime broke the protocol, or stopped within a transaction. The text says on which line, what it sent, and
+    what was expected."""

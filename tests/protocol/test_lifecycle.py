@@ -160,7 +160,10 @@ def test_an_end_of_input_inside_of_a_transaction_is_told_what_was_expected() -> 
         take_up(lifecycle, letter)
     with pytest.raises(ProtocolError) as raised:
         lifecycle.check_end()
-    assert str(raised.value) == "input ended after store: expected store or startCommit"
+    assert str(raised.value) == (
+        "input ended after store: expected store or startCommit. An open transaction is discarded. The sender of the "
+        "requests has stopped, and its own log says why"
+    )
 
 
 @pytest.mark.parametrize("letter", ANSWERS)
