@@ -47,7 +47,7 @@ def parse_each(
     from connector.config.rules import chosen_catalog
 
     config = _without_absent(config, ENDPOINT_SCHEMA)
-    resources = [_without_absent(resource, RESOURCE_SCHEMA) for resource in resources]
+    resources = [_without_absent(_without_meta(resource), RESOURCE_SCHEMA) for resource in resources]
     wrong = [
         "\n".join(f"bindings[{index}] {problem}" for problem in resource_problems(resource, chosen_catalog(config)))
         for index, resource in enumerate(resources)
@@ -79,6 +79,13 @@ def _without_absent(config: Json, schema: Json) -> Json:
     return {
         name: member for name, member in members.items() if member is not None and (member != {} or name not in objects)
     }
+
+
+def _without_meta(resource: Json) -> Json:
+    """Return a resource config without the property that Flow adds for itself. Not every runtime removes it."""
+    if not isinstance(resource, dict):
+        return resource
+    return {name: value for name, value in resource.items() if name != "_meta"}
 
 
 def _parse_endpoint(config: Json) -> EndpointConfig:

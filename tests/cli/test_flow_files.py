@@ -79,7 +79,7 @@ collections:
     task = read(tmp_path, text)
     assert (task.name, task.config) == ("acme/lake", {"namespace": "shop", "upload_interval": "PT5M"})
     (binding,) = task.bindings
-    assert (binding.resource, binding.backfill) == ({"table": "orders"}, 2)
+    assert (binding.resource, binding.backfill) == ({"table": "orders", "_meta": {"path": ["shop", "orders"]}}, 2)
     rules = binding.rules
     assert (rules.recommended, rules.exclude, rules.configs, rules.group_by) == (
         1,

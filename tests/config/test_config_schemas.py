@@ -15,6 +15,7 @@ from connector.config.keywords import KEYWORDS
 from connector.config.resource_config import RESOURCE_SCHEMA, ResourceConfig
 from connector.config.rules import chosen_catalog
 from connector.config.settings import parse
+from connector.host.errors import InvalidConfigError
 from protocol.flow import Json
 from support.repository import REPOSITORY
 
@@ -81,6 +82,12 @@ def test_nulls_are_as_good_as_absent(endpoint: Json) -> None:
     assert parse({**endpoint, "advanced": advanced}, []) == parse(endpoint, [])
     resource_nulls: Json = dict.fromkeys(RESOURCE_SCHEMA["properties"])
     assert parse(endpoint, [{**resource_nulls, "table": "t"}]) == parse(endpoint, [{"table": "t"}])
+
+
+def test_the_property_that_flow_adds_to_resource_configs_is_none_of_ours() -> None:
+    assert parse(LOCAL, [{"table": "t", "_meta": {"path": ["shop", "t"]}}]) == parse(LOCAL, [{"table": "t"}])
+    with pytest.raises(InvalidConfigError, match="/_meta: is not a known property"):
+        parse({**LOCAL, "_meta": {}}, [])
 
 
 @pytest.mark.parametrize("schema", [ENDPOINT_SCHEMA, RESOURCE_SCHEMA])

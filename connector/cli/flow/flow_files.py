@@ -157,9 +157,7 @@ class _Definitions:
 
     def bind(self, binding: _Binding) -> TaskBinding:
         name = binding.source if isinstance(binding.source, str) else binding.source.name
-        # Flow adds its own property to resource configs, and removes it before a connector gets them.
-        resource = {property_: value for property_, value in binding.resource.items() if property_ != "_meta"}
-        return TaskBinding(resource, binding.fields, binding.backfill, partial(self.read_collection, name))
+        return TaskBinding(binding.resource, binding.fields, binding.backfill, partial(self.read_collection, name))
 
     def read_collection(self, name: str) -> Collection:
         if name not in self.collections:
