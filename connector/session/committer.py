@@ -54,7 +54,7 @@ class Committer:
         self._listeners, self._ending = listeners, ending
         self.fences = LastFences()
         self._backlog = Backlog(limit)
-        self._retried: list[StagedCommit] = []  # committed by `retry`; the next `commit` returns them
+        self._ended: list[StagedCommit] = []  # committed or void, and not returned by `commit` yet
         self._has_ended = False
         self._defect: Exception | None = None  # of an attempt between transactions, or of the last one
         self._changed = threading.Condition()  # guards all of the above
@@ -67,11 +67,11 @@ class Committer:
         """
         with self._changed:
             self._backlog.add(staged)
-        _, committed = self._commit_due()
+        self._commit_due()
         with self._changed:
-            retried, self._retried = self._retried, []
+            ended, self._ended = self._ended, []
         self.log_waiting()
-        return [*retried, *committed]
+        return ended
 
     def check_limit(self, bound: Collection[ChainId]) -> None:
         """Raise UserError if too much is pending to add more to one of these chains, those of the bound tables."""
@@ -91,10 +91,8 @@ class Committer:
 
         Raises the errors that end the session, like `commit`.
         """
-        tried, committed = self._commit_due()
-        with self._changed:
-            self._retried += committed
-        if committed:
+        tried, has_ended = self._commit_due()
+        if has_ended:
             self.log_running()
         self.log_waiting(tried)
 
@@ -169,12 +167,12 @@ class Committer:
         except Exception as error:  # noqa: BLE001 - `finish` raises it
             self.note_error(error)
 
-    def _commit_due(self) -> tuple[set[str], list[StagedCommit]]:
-        """Return the tables that were tried, and the commits that succeeded or are void."""
+    def _commit_due(self) -> tuple[set[str], bool]:
+        """Return the tables that were tried, and whether any commits succeeded or are void."""
         with self._changed:
             due, failing = self._backlog.take(time.monotonic()), self._backlog.failing
         log.debug("committing %d staged transaction(s) of all tables", len(due))
-        ended: set[str] = set()  # fence values of the commits that succeeded or are void
+        ended: list[StagedCommit] = []
         fatal: list[ConnectorError] = []  # errors that end the session
 
         def note(outcome: Outcome) -> None:
@@ -183,14 +181,16 @@ class Committer:
                 match self._record(outcome):
                     case ConnectorError() as error:
                         fatal.append(error)
-                    case committed:
-                        ended.update(commit.next for commit in committed)
+                    case commits:
+                        ended.extend(commits)
+                        # In this step: another thread may report later ones of the chain now, and never without these.
+                        self._ended += commits
                 self._changed.notify_all()
 
         self._attempt(due, without_retry=failing, tell=note)
         if fatal:
             raise fatal[0]
-        return {str(commit.path) for commit in due}, [commit for commit in due if commit.next in ended]
+        return {str(commit.path) for commit in due}, bool(ended)
 
     def _tell(self, outcome: Outcome) -> None:
         for listener in self._listeners:

@@ -79,11 +79,11 @@ class Tables:
 
     def attempt(self, staged: Sequence[StagedCommit], *, without_retry: Collection[ChainId], tell: Tell) -> None:
         self.tried.append([commit.next for commit in staged])
-        if any(commit.path[1] == self._held for commit in staged):
-            self.is_holding.set()
-            assert self._released.wait(DEADLINE)
         self.without_retry = without_retry
         for chain in dict.fromkeys(commit.chain_id for commit in staged):
+            if chain[0][0][1] == self._held:
+                self.is_holding.set()
+                assert self._released.wait(DEADLINE)
             commits = tuple(commit for commit in staged if commit.chain_id == chain)
             if error := self.errors.get(chain[0][0][1]):
                 tell(Failed(commits, error))
@@ -271,6 +271,34 @@ def test_a_table_is_tried_by_one_attempt_at_a_time(tables: Tables) -> None:
     committer.retry()
     assert tables.tried[-1] == ["b2"]
     assert committer.commit([]) == [first, second]
+
+
+def test_commits_of_a_table_are_reported_in_their_order_while_a_retry_waits_for_another_table(tables: Tables) -> None:
+    """A state without a later commit that still names an earlier one can never be opened."""
+    tables.errors["worse"] = tables.errors["bad"]
+    committer = Committer(tables.attempt, GENEROUS)
+    first, second, worse = staged("bad", "b1"), staged("bad", "b2", prev="b1"), staged("worse", "w1")
+    committer.commit([first, worse])
+    tables.errors.clear()
+    with ThreadPoolExecutor() as threads, tables.held("worse"):
+        retrying = threads.submit(committer.retry)
+        assert tables.is_holding.wait(DEADLINE)
+        assert committer.commit([second]) == [first, second]
+    assert retrying.result() is None
+    assert committer.commit([]) == [worse]
+
+
+def test_what_a_retry_has_committed_is_reported_although_another_table_ends_the_session(tables: Tables) -> None:
+    """The answer to a transaction that is acknowledged in this moment may still be sent."""
+    tables.errors["worse"] = tables.errors["bad"]
+    committer = Committer(tables.attempt, GENEROUS)
+    first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")
+    committer.commit([first, staged("worse", "w1")])
+    tables.errors = {"worse": FencedError("fenced")}
+    with pytest.raises(FencedError):
+        committer.retry()
+    tables.errors["worse"] = RetryableError("no.")
+    assert committer.commit([second]) == [first, second]
 
 
 def test_rows_that_came_during_a_retry_are_not_said_to_be_in_their_table(
