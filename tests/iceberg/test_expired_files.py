@@ -3,6 +3,7 @@
 import logging
 import time
 from functools import partial
+from posixpath import basename
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from pyiceberg.table import Table
 
 from connector.host import facts
 from connector.iceberg.maintenance import background, expired_files
-from connector.iceberg.maintenance.background import run_maintenance
+from connector.iceberg.maintenance.background import BackgroundMaintenance, run_maintenance
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots, plan_expiry
 from connector.iceberg.maintenance.expired_files import UnfinishedExpiryError
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
@@ -48,11 +49,12 @@ class Store:
         """`failing` are the numbers of the deletions that fail."""
         self.tried: list[str] = []
         self.failing = {*failing}
+        self.locked = ""  # a file that cannot be deleted
         delete = StoreFileIO.delete
 
         def delete_or_fail(io: StoreFileIO, location: Any) -> None:
             self.tried.append(location)
-            if len(self.tried) in self.failing:
+            if len(self.tried) in self.failing or location == self.locked:
                 raise OSError("503 SlowDown")
             delete(io, location)
 
@@ -194,6 +196,34 @@ def test_a_session_deletes_what_it_could_not_delete_an_hour_before(
     assert left(catalog) == referred_to(catalog)
     [warning] = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert warning == "table shop.orders: files of expired snapshots were not deleted: OSError: 503 SlowDown"
+
+
+def test_one_attempt_an_hour_deletes_what_all_expiries_of_a_table_have_left(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store may refuse for days, and a session has hundreds of tables. A file that stays locked keeps no other."""
+    maintenance, ended = BackgroundMaintenance(catalog), list[bool]()
+
+    def note(fact: facts.Fact) -> None:
+        if isinstance(fact, facts.MaintenanceRun) and fact.action == facts.EXPIRE_SNAPSHOTS:
+            ended.append(fact.has_failed)
+            maintenance.finish()  # each run ends after one attempt
+
+    monkeypatch.setattr(facts, "report", note)
+    monkeypatch.setattr(background, "PAUSE", 0.0)
+    store = Store(monkeypatch, *range(1000))
+    for number in (5, 6):
+        [outcome] = try_commits(catalog, [stage(catalog, PATH, WRITER, number)])
+        maintenance.note_outcome(outcome)
+        maintenance.run()
+    store.failing, store.locked = set(), store.tried[0]
+    for _ in range(2):
+        maintenance.run()
+    assert left(catalog) - referred_to(catalog) == {basename(store.locked)}
+    store.locked = ""
+    maintenance.run()
+    assert left(catalog) == referred_to(catalog)
+    assert ended == [True, True, True, True, False]
 
 
 def test_each_deletion_has_credentials_that_are_valid_then(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,7 +29,7 @@ from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits.commit_outcomes import Committed, Outcome, TableCommit
 from connector.iceberg.commits.snapshot import TableLocks
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
-from connector.iceberg.maintenance.expired_files import UnfinishedExpiryError
+from connector.iceberg.maintenance.expired_files import ExpiredFiles, UnfinishedExpiryError, delete_in_turn
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.old_metadata import must_delete_old_metadata
 from connector.iceberg.metadata.retention import find_due
@@ -134,6 +134,7 @@ class BackgroundMaintenance:
         # Lists of the data files of each table's last commit.
         self._lists = defaultdict[UUID, frozenset[str]](frozenset)
         self._failed: deque[tuple[float, _Task]] = deque()  # with the time at which each is repeated
+        self._expired = defaultdict[TableIdentifier, deque[ExpiredFiles]](deque)  # those that have files left
 
     def note_outcome(self, outcome: Outcome) -> None:
         """Queue what is due after a commit: to delete its objects and old metadata files, and to expire snapshots.
@@ -233,9 +234,12 @@ class BackgroundMaintenance:
         except InterruptedMaintenanceError:
             raise
         except UnfinishedExpiryError as left:
-            delete = left.files.delete
-            rest = _Task(task.path, "files of expired snapshots were not deleted", delete, EXPIRE_SNAPSHOTS, True)
-            self._note_failure(rest, began, left.__cause__)
+            expired = self._expired[task.path]
+            is_first = not expired  # one repeated task for each table: it deletes also what comes to these
+            expired.append(left.files)
+            rest = partial(delete_in_turn, expired)
+            task = _Task(task.path, "files of expired snapshots were not deleted", rest, EXPIRE_SNAPSHOTS, is_first)
+            self._note_failure(task, began, left.__cause__)
         except Exception as error:  # noqa: BLE001 - maintenance must not end the session
             self._note_failure(task, began, error)
 

@@ -1,6 +1,7 @@
 """Finds and deletes the files to which only expired snapshots referred."""
 
 import logging
+from collections import deque
 from collections.abc import Sequence
 from posixpath import basename
 
@@ -92,6 +93,18 @@ class ExpiredFiles:
         if table.metadata.table_uuid != self._uuid:
             raise NoSuchTableError(f"{self._path} is another table by now")
         return table
+
+
+def delete_in_turn(expired: deque[ExpiredFiles], interruption: Interruption) -> None:
+    """Delete the files of one expiry after the other, and remove it. The first error is raised. Then the next call
+    begins with the other expiries, so that a file that stays locked does not keep their files."""
+    while expired:
+        files = expired.popleft()
+        try:
+            files.delete(interruption)
+        except Exception:
+            expired.append(files)
+            raise
 
 
 class UnfinishedExpiryError(Exception):
