@@ -174,6 +174,23 @@ def test_unknown_files_are_found_if_they_are_old(catalog: Catalog) -> None:
     assert place_of(young).exists()
 
 
+def test_unknown_files_outside_of_the_table_s_location_are_kept(catalog: Catalog) -> None:
+    """Tables may share `write.data.path`, and nothing beside a table's data files says which table has them."""
+    shared = f"{table_of(catalog).location()}-shared"
+    foreign_table(catalog, TableIdentifier("shop", "other"), properties={TableProperties.WRITE_DATA_PATH: shared})
+    other = catalog.load_table(("shop", "other"))
+    other.append(pa.table({"id": [1]}, schema=other.schema().as_arrow()))
+    with table_of(catalog).transaction() as transaction:
+        transaction.set_properties({TableProperties.WRITE_DATA_PATH: shared})
+    beside = f"{table_of(catalog).location()}/notes.txt"
+    place_of(beside).write_text("not of the table")
+    left = leave_behind(table_of(catalog), WRITER)
+    void = place_of(left).rename(place_of(shared) / basename(left))
+    land(catalog, 2, prev=land(catalog, 1).next)
+    assert remove(catalog, UNKNOWN) == {f"file://{void}", beside}
+    assert len(other.scan().to_arrow()) == 1
+
+
 def test_files_of_other_engines_that_the_table_refers_to_are_kept(catalog: Catalog) -> None:
     table = table_of(catalog)
     table.append(pa.table({"id": [1]}, schema=table.schema().as_arrow()))

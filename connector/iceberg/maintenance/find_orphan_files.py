@@ -6,7 +6,7 @@ Three kinds of files are told apart, because they are proven in different ways:
   A running task stages its files on its newest fence value, so they are not among them. The same holds for files of
   compactions that are too old to be committed.
 - Files of dropped tables: their names, or their content, show another table that the catalog does not have.
-- Unknown files: all others that are old enough. Another engine may still write young ones.
+- Unknown files: all others below the table's location that are old enough. Another engine may still write young ones.
 
 A file to which any snapshot refers, the metadata log, or a statistics file, is in none of them. Files are listed before
 the table is loaded, so each commit that could refer to a listed void file is in the loaded table.
@@ -39,7 +39,7 @@ from connector.iceberg.maintenance.void_files import VoidFiles
 from connector.iceberg.metadata.old_metadata import find_stale_metadata, must_delete_old_metadata
 from connector.iceberg.metadata.retention import GC_ENABLED, is_in_nessie, may_delete_files
 from connector.iceberg.metadata.snapshot_files import find_free
-from connector.iceberg.metadata.table_directories import find_directories, keep_own
+from connector.iceberg.metadata.table_directories import find_directories, is_within_table, keep_own
 from connector.model.table_identifier import Owner, TableIdentifier
 from connector.storage.stored_files import StoredFile, list_stored_files
 
@@ -104,7 +104,7 @@ def find_orphan_files(
         return OrphanFiles(table, _sort(void), (), (), others, logs[0])
     uuids = options.dropped_tables.find(others, options.modified_before) if options.dropped_tables else ()
     dropped = [file for uuid in uuids for file in others.pop(uuid)]
-    unknown = [file for file in rest if _is_unknown(file, options)] if not others else []
+    unknown = [file for file in rest if _is_unknown(table, file, options)] if not others else []
     return OrphanFiles(table, _sort(void), _sort(dropped), _sort(unknown), others)
 
 
@@ -138,11 +138,13 @@ def _remove_referenced(table: Table, listed: Iterable[StoredFile], interruption:
     return [file for name in find_free(table, by_name, interruption) for file in by_name[name]]
 
 
-def _is_unknown(file: StoredFile, options: OrphanOptions) -> bool:
+def _is_unknown(table: Table, file: StoredFile, options: OrphanOptions) -> bool:
     """Whether this is an old file that is neither ours nor metadata of a table."""
     name = basename(file.location)
     is_known = read_table_uuid(name) is not None or name.endswith(METADATA_SUFFIXES)
-    return options.has_unknown and not is_known and are_older([file], options.modified_before)
+    is_old = options.has_unknown and not is_known and are_older([file], options.modified_before)
+    # Tables may share the directory of their data files, and nothing in it shows the tables of other engines.
+    return is_old and is_within_table(table, file.location)
 
 
 def _sort(files: Iterable[StoredFile]) -> list[StoredFile]:

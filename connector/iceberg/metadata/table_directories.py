@@ -29,6 +29,11 @@ def find_file_directories(table: Table) -> list[str]:
     return _find_outermost(table.io, {provider.data_path, provider.metadata_path})
 
 
+def is_within_table(table: Table, location: str) -> bool:
+    """Whether a file is below the table's location, however both are spelled."""
+    return _spell(table.io, location).startswith(_spell(table.io, table.location()))
+
+
 def keep_own(table: Table, locations: Iterable[str]) -> list[str]:
     """Return the locations of files that may be deleted: those in the table's own directories, which are no others'.
 
