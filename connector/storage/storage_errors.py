@@ -79,6 +79,12 @@ _BAD_CREDENTIALS: Final = (
     "{location}: the object store does not accept the credentials ({answer}). Check /credentials, or "
     "/storage/credentials if they are set."
 )
+REFUSED_PATH: Final = (
+    "{location}: the connector cannot use objects whose path has an empty part, such as a//b ({answer}). If another "
+    "program wrote the object, let it write the rows again under another path. If the table's location, or that of its "
+    "files, has the empty part, set the table properties write.data.path and write.metadata.path to locations "
+    "without it, or choose another table name."
+)
 STORAGE_ERRORS: Final[ErrorTable] = (
     Translation(is_of_full_disk, RetryableError, "{location}: the disk is full. Make room there."),
     Translation(_says("ExpiredToken"), RefusedKeysError, _BAD_CREDENTIALS),
@@ -242,6 +248,8 @@ STORAGE_ERRORS: Final[ErrorTable] = (
         RetryableError,
         f"{{location}}: a file is gone ({{answer}}). Restore it, or {BACKFILL}.",
     ),
+    # PyArrow refuses the path before it asks the store.
+    Translation(is_a(ValueError, saying=("Empty path component in",)), UserError, REFUSED_PATH),
     Translation(_says(""), RetryableError, "{location}: {answer}."),
 )
 

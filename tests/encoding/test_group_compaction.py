@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pyiceberg.io import FileIO
+from pyiceberg.io import S3_ENDPOINT, S3_REGION, FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import (
     DoubleType,
@@ -53,6 +53,7 @@ from connector.encoding.runs import sorted_runs
 from connector.host.errors import ConnectorError, RetryableError, UnreadableFileError, UserError
 from connector.model.binding import Arrangement, Column, SortField
 from connector.model.properties import Properties
+from connector.storage.file_io import open_file_io
 from support.snapshots import check_text
 
 IO = PyArrowFileIO()
@@ -543,6 +544,16 @@ def test_a_source_that_is_no_parquet_is_named(tmp_path: Path) -> None:
     with pytest.raises(UserError) as raised:
         compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/broken.parquet", 17),)), (), target_size=1)
     check_text("value_errors", "a data file that is no Parquet", str(raised.value), {str(tmp_path): "…"})
+
+
+def test_a_source_whose_path_pyarrow_refuses_is_named(tmp_path: Path) -> None:
+    """So the other files are compacted without it."""
+    source = SourceFile("s3://lake/data//0.parquet", 100)
+    io = open_file_io({S3_ENDPOINT: "http://127.0.0.1:1", S3_REGION: "eu-west-1"})  # no request is sent
+    target = TargetFiles((), Destination(f"file://{tmp_path}", Properties(), "compact-1"), Arrangement())
+    with pytest.raises(UnreadableFileError, match="whose path has an empty part") as raised:
+        compact_group(io, target, FileGroup((source,)))
+    assert raised.value.path == source.path
 
 
 NANOS: Final = 1_700_000_000_123_456_000

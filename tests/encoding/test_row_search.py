@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.io import S3_ENDPOINT, S3_REGION
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -33,6 +34,7 @@ from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import Bounds, Keys
 from connector.encoding.values.column_types import arrow_type_of
 from connector.host.errors import RetryableError, UnreadableFileError, UserError
+from connector.storage.file_io import open_file_io
 from encoding.searched_tables import IO, SearchedTable
 from support.snapshots import check_text
 
@@ -219,6 +221,17 @@ def test_a_truncated_file_is_refused(tmp_path: Path, end: int) -> None:
 
     with pytest.raises(UnreadableFileError, match=f"{path} is damaged, or of a form"):
         table.find([whole(path)], ["[1]"])
+
+
+@pytest.mark.parametrize("size", [100, 100 << 20], ids=["small", "large"])
+def test_an_object_whose_path_pyarrow_refuses_is_named(tmp_path: Path, size: int) -> None:
+    table = SearchedTable(tmp_path, [LongType()])
+    file = SearchedFile("s3://lake/data//0.parquet", size)
+    keys = Keys(table.keys(["[1]"]), table.updates, table.key_names)
+    io = open_file_io({S3_ENDPOINT: "http://127.0.0.1:1", S3_REGION: "eu-west-1"})  # no request is sent
+    with pytest.raises(UnreadableFileError, match="whose path has an empty part") as error:
+        [*search(io, file, keys, with_documents=True)]
+    assert error.value.path == file.path
 
 
 def test_a_file_with_a_damaged_page_is_refused(tmp_path: Path) -> None:

@@ -180,6 +180,12 @@ def test_what_an_object_store_refuses_is_explained(
     check_text("storage_errors", f"a writer: {what}", said, {config.bucket: "BUCKET"})
 
 
+def test_a_path_with_an_empty_part_is_told_as_one_that_pyarrow_refuses(right: EndpointConfig) -> None:
+    with pytest.raises(UserError) as raised:
+        write(replace(right, bucket=f"{right.bucket}/"))
+    check_text("storage_errors", "a writer: a path with an empty part", str(raised.value), {right.bucket: "BUCKET"})
+
+
 def test_a_clock_that_is_wrong_is_told_while_files_are_written(right: EndpointConfig) -> None:
     late = "<Error><Code>RequestTimeTooSkewed</Code><Message>The difference is too large.</Message></Error>"
     with (

@@ -14,11 +14,12 @@ from cachetools import LRUCache, cached
 from pyiceberg.io import FileIO
 
 from connector.encoding.parquet import data_pages
-from connector.encoding.parquet.damaged_files import explain_damage, read_batches
+from connector.encoding.parquet.damaged_files import explain_damage, quote_error, read_batches
 from connector.encoding.values.arrays import Positions
 from connector.encoding.values.column_types import column_id
 from connector.encoding.values.name_mapping import NO_MAPPING, NameMapping, find_columns, identify_columns
-from connector.storage.storage_errors import translate_errors
+from connector.host.errors import UnreadableFileError
+from connector.storage.storage_errors import REFUSED_PATH, translate_errors
 
 _TEXTS: Final = 1 << 20  # bytes of texts that are decoded at once: more would leave the processor's cache
 _ROWS: Final = 1 << 16  # that are decoded at once, at most
@@ -47,10 +48,14 @@ class DataFileReader:
 
     def _open(self) -> Any:
         file = self._io.new_input(self.path)
-        if self._size > _SMALL:
-            return self._opened.enter_context(file.open(seekable=True))
-        with file.open() as stream:
-            return pa.BufferReader(stream.read())
+        try:
+            if self._size > _SMALL:
+                return self._opened.enter_context(file.open(seekable=True))
+            with file.open() as stream:
+                return pa.BufferReader(stream.read())
+        except pa.ArrowInvalid as error:  # of the path
+            sentence = REFUSED_PATH.format(location=self.path, answer=quote_error(error))
+            raise UnreadableFileError(self.path, sentence) from error
 
     @property
     def footer(self) -> pq.FileMetaData:
