@@ -36,13 +36,20 @@ def files_under(io: FileIO, directory: str) -> Iterator[str]:
 
 
 def list_stored_files(io: FileIO, directory: str) -> Iterator[StoredFile]:
-    """List all files in a directory and below it, but none whose location means another file, as `a#b` means `a`."""
+    """List all files in a directory and below it, but none whose location means another file, as `a#b` means `a`, and
+    none that PyArrow refuses to open: one whose name is not UTF-8, or an object with an empty part in its path."""
     arrow = open_file_io(io.properties).arrow
     scheme, netloc, root = arrow.parse_location(directory, io.properties)
     selector = FileSelector(root, recursive=True, allow_not_found=True)
     for file in arrow.fs_by_scheme(scheme, netloc).get_file_info(selector):
-        location = directory + file.path.removeprefix(root)
-        if file.type == FileType.File and arrow.parse_location(location, io.properties)[2] == file.path:
+        try:
+            path = file.path
+        except UnicodeDecodeError:
+            continue
+        below = path.removeprefix(root)
+        location = directory + below
+        is_usable = "//" not in below and arrow.parse_location(location, io.properties)[2] == path
+        if file.type == FileType.File and is_usable:
             yield StoredFile(location, file.size or 0, file.mtime)
 
 

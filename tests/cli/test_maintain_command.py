@@ -15,6 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
+import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -40,6 +41,7 @@ from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import OWNER_PROPERTY, Owner, TableIdentifier
 from connector.spark.jobs import compaction_job
+from connector.storage.file_io import StoreFileIO
 from connector.storage.stored_files import list_stored_files
 from protocol.flow import Json
 from support.engines.snapshot_refs import tag
@@ -435,6 +437,16 @@ def test_an_invalid_property_is_named(lake: Lake) -> None:
     (error,) = lake.maintain("expire")["errors"]
     check_text("cli_errors", "maintain: an age of -1", error["message"])
     assert "shop.orders" not in error["message"], "the line that shows it names the table"
+
+
+@pytest.mark.usefixtures("left")
+def test_a_path_that_pyarrow_refuses_is_not_told_as_a_property(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise pa.ArrowInvalid("Empty path component in path lake//file")
+
+    monkeypatch.setattr(StoreFileIO, "delete", refuse)
+    (error,) = lake.maintain("orphans")["errors"]
+    assert error["message"].startswith(f"orphans: {lake.table.location()}: the connector cannot use objects")
 
 
 @pytest.mark.usefixtures("left")

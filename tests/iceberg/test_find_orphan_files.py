@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import sys
 import time
 import uuid
 from collections.abc import Callable
@@ -376,6 +377,15 @@ def test_a_file_whose_location_would_mean_another_one_is_no_orphan(catalog: Cata
     assert remove(catalog, UNKNOWN) == set()
     assert live.exists()
     assert beside.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such names")
+def test_a_file_whose_name_is_no_text_is_no_orphan(catalog: Catalog) -> None:
+    directory = place_of(table_of(catalog).location()) / "data"
+    directory.mkdir(exist_ok=True)
+    (directory / "left.parquet").touch()
+    os.close(os.open(os.fsencode(directory) + b"/\xff.parquet", os.O_CREAT))
+    assert {basename(location) for location in remove(catalog, UNKNOWN)} == {"left.parquet"}
 
 
 def write_metadata(catalog: Catalog, name: str, changes: dict[str, Any], encode: Callable[[bytes], bytes]) -> Path:

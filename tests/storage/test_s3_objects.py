@@ -50,6 +50,7 @@ from connector.storage.file_access import file_properties
 from connector.storage.file_io import LARGEST_HELD, create_file, open_file_io, write_small_file
 from connector.storage.s3_objects import MOST_REFUSALS, ObjectFile, find_url, open_s3_objects
 from connector.storage.storage_errors import translate_errors
+from connector.storage.stored_files import files_under
 from encoding.store_lines import binding, numbered, plain
 from support.plans import meeting
 from support.servers.fault_proxy import GENUINE, Answer, Fault, FaultProxy, Request, fault_proxy
@@ -395,6 +396,15 @@ def test_an_unusual_path_is_left_to_pyarrow(name: str, s3_server: S3Server, prox
     assert objects
     assert not objects.put(f"s3://{bucket}/{name}", b"content")
     assert proxy.seen == []
+
+
+def test_an_object_whose_path_pyarrow_refuses_is_not_listed() -> None:
+    """Nothing could read or delete it. Amazon keeps such keys, and the server of the other tests does not."""
+    keys = ("lake/data/a", "lake/data//b", "lake//data/c")
+    listed = "".join(f"<Contents><Key>{key}</Key><Size>7</Size></Contents>" for key in keys)
+    with answering(200, f"<ListBucketResult>{listed}</ListBucketResult>") as server:
+        io = open_file_io(file_properties(KEYS, {S3_ENDPOINT: server.uri}))
+        assert [*files_under(io, "s3://bucket/lake")] == ["s3://bucket/lake/data/a"]
 
 
 @pytest.mark.parametrize(

@@ -201,8 +201,8 @@ class _Run:
         try:
             with (
                 translate_errors(self._endpoint),
-                storage_errors.translate_errors(found.location()),
                 name_table_in_errors(found),
+                storage_errors.translate_errors(found.location()),
             ):
                 outcome = self._maintainer.perform(action, table)
         except NoSuchTableError:
