@@ -56,7 +56,7 @@ _CELL_TYPES: Final[dict[PrimitiveType, Any]] = {
     TimestamptzType(): str | None,
     TimestamptzNanoType(): str | None,
 }
-_FROM_STRINGS: Final = frozenset({DateType(), TimestamptzType(), TimestamptzNanoType()})
+_FROM_STRINGS: Final = {each for each, cell_type in _CELL_TYPES.items() if cell_type == (str | None)} - {StringType()}
 
 _NUMBERS: Final = INTEGERS | {NULL, DOUBLE}
 _SIGN: Final = np.uint64(2**63)

@@ -186,5 +186,8 @@ _RULES: Final[dict[PrimitiveType, Rule]] = {
 
 
 def find_rule(column_type: PrimitiveType) -> Rule:
-    """Return the function that turns texts into a column of this type."""
+    """Return the function that turns texts into a column of this type.
+
+    It does not get all values: `PlainCells.array` and `PackedCells.array` read many without it.
+    """
     return decimals(column_type) if isinstance(column_type, DecimalType) else _RULES[column_type]
