@@ -12,20 +12,19 @@ from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.candidate import has_other_key
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
 from connector.evolution.field_config import list_selected_fields
-from connector.evolution.plan_changes import find_last_bindings, plan_changes, plan_columns
+from connector.evolution.plan_changes import plan_changes, plan_columns
 from connector.evolution.property_changes import find_changed
 from connector.evolution.refusals import ChangeRules
 from connector.evolution.table_change import CreateTable, DropTable, StartBackfill, TableChange, describe_change
 from connector.evolution.target import Target
 from connector.host.errors import BACKFILL, OlderTableError, UserError
-from connector.iceberg.catalogs.opening import table_location
 from connector.iceberg.commits import commit_errors, lost_commits
 from connector.model.state import StagedCommit
 from connector.model.state_reader import read_state
 from connector.model.table_identifier import Owner, TableIdentifier
-from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems
+from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems, propose
 from protocol import request
-from protocol.flow import MaterializationBinding, find_collection
+from protocol.flow import MaterializationBinding
 
 
 @dataclass(frozen=True)
@@ -71,7 +70,7 @@ def plan_tables(
     find_all: Callable[[str, Sequence[TableIdentifier]], Sequence[CatalogEntry | UserError]],
 ) -> list[Plan]:
     """Plan every table. Raises one UserError with everything that is wrong with any of them."""
-    proposals = list(_propose(message, resources, endpoint))
+    proposals = list(propose(message.materialization, message.last_materialization, resources, endpoint))
     requested = [
         (proposal, target)
         for proposal in proposals
@@ -116,25 +115,6 @@ def plan_table(proposal: Proposal, target: Target, found: CatalogEntry) -> list[
         if lines := [f"table {target.path}: {problem}" for problem in problems]:
             raise UserError("\n".join(lines))
     return changes
-
-
-def _propose(
-    message: request.Apply, resources: Sequence[ResourceConfig], endpoint: EndpointConfig
-) -> Iterator[Proposal]:
-    materialization, last = message.materialization, find_last_bindings(message.last_materialization)
-    for index, (binding, resource) in enumerate(zip(materialization.bindings, resources, strict=True)):
-        path = TableIdentifier(*binding.table)
-        yield Proposal(
-            index,
-            materialization.name,
-            find_collection(binding, materialization.linked_collections),
-            resource,
-            path,
-            binding.backfill,
-            last.get(binding.resource_path),
-            endpoint.advanced.feature_flags,
-            table_location(endpoint, path),
-        )
 
 
 def _make_targets(binding: MaterializationBinding, proposal: Proposal, advanced: AdvancedOptions) -> Iterator[Target]:

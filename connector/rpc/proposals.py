@@ -1,21 +1,24 @@
 """The bindings that validate and apply are asked about, and why a binding may not have its table. Validate refuses
-what apply would refuse: both ask here. A task may be applied after another one than it was validated after, or by a
-newer connector."""
+what apply would refuse, if it does not depend on the selected fields: the runtime selects them after validate. A task
+may be applied after another one than it was validated after, or by a newer connector: so apply asks here, too."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TypeAlias
 
+from connector.config.endpoint_config import EndpointConfig
 from connector.config.resource_config import ExistingTableMode, ResourceConfig
+from connector.config.settings import resource_path
 from connector.config.values import ALLOW_EXISTING_TABLES, RETAIN_EXISTING_DATA
 from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
-from connector.evolution.plan_changes import refuse_backfill
+from connector.evolution.plan_changes import find_last_bindings, refuse_backfill
 from connector.evolution.property_changes import CORRECT_CONFIG, DEFAULT_PROPERTIES, find_changed, refuse_properties
-from connector.host.errors import UserError
+from connector.host.errors import InvalidConfigError, UserError
+from connector.iceberg.catalogs.opening import table_location
 from connector.iceberg.fences.renamed_tables import (
     CHOOSE_TABLE,
     WrittenTable,
@@ -28,12 +31,20 @@ from connector.iceberg.metadata.table_properties import CORRECT_TABLE, check_pro
 from connector.model.invalid_values import name_rejected_table
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
-from protocol.flow import WHOLE_RANGE, Collection, MaterializationBinding
+from protocol import request
+from protocol.flow import (
+    WHOLE_RANGE,
+    Collection,
+    Materialization,
+    MaterializationBinding,
+    ValidateBinding,
+    find_collection,
+)
 
 
 @dataclass(frozen=True)
 class Proposal:
-    """A binding of the request, with its config parsed."""
+    """A binding of the request, with its config parsed. Its selection of fields is not here: validate has none."""
 
     index: int
     materialization: str
@@ -41,7 +52,7 @@ class Proposal:
     resource: ResourceConfig
     path: TableIdentifier
     backfill: int
-    last: MaterializationBinding | None  # of the same path
+    last: MaterializationBinding | None  # the binding that had the path before, with the fields that it had
     flags: frozenset[str]
     location: str | None  # of its table, if that is created; None: the catalog chooses it
 
@@ -126,6 +137,37 @@ class Proposal:
             )
 
 
+def propose(
+    task: request.Validate | Materialization,
+    last: Materialization | None,
+    resources: Sequence[ResourceConfig | InvalidConfigError],
+    endpoint: EndpointConfig,
+) -> Iterator[Proposal]:
+    """Yield a proposal for each binding whose config has no problem. `last` is the task as it was last applied."""
+    bindings: Sequence[ValidateBinding | MaterializationBinding] = task.bindings
+    last_bindings = find_last_bindings(last)
+    for index, (binding, resource) in enumerate(zip(bindings, resources, strict=True)):
+        if isinstance(resource, InvalidConfigError):
+            continue
+        # Validate chooses the path, and apply gets it back.
+        path = (
+            resource_path(endpoint, resource)
+            if isinstance(binding, ValidateBinding)
+            else TableIdentifier(*binding.table)
+        )
+        yield Proposal(
+            index,
+            task.name,
+            find_collection(binding, task.linked_collections),
+            resource,
+            path,
+            binding.backfill,
+            last_bindings.get(path),
+            endpoint.advanced.feature_flags,
+            table_location(endpoint, path),
+        )
+
+
 # A table of a binding, or of its rejected rows, as the catalog has it; None if it has none.
 _ProposedTable: TypeAlias = tuple[TableIdentifier, Proposal, ExistingTable | None]
 
@@ -170,7 +212,8 @@ def _describe_writing(path: TableIdentifier, proposal: Proposal, table: Existing
 
 
 def find_property_problems(proposal: Proposal, table: ExistingTable | None) -> Iterator[str]:
-    """Find why the table cannot have the configured properties, a sentence each; None if the table is created."""
+    """Find why the table cannot have the configured properties, a sentence each, which does not name the table.
+    `table` is None if it is created. Apply asks only if it sets them."""
     configured = proposal.resource.additional_table_properties
     yield from refuse_properties(configured, proposal.resource.format_version)
     try:

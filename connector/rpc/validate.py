@@ -1,14 +1,13 @@
 """Validate: checks the config, answers with a constraint for every field, and checks that each table may be used."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from connector.checks.endpoint import survey
 from connector.config.catalog import GlueCatalog, S3TablesCatalog
 from connector.config.endpoint_config import EndpointConfig
-from connector.config.resource_config import ResourceConfig
-from connector.config.settings import parse_each, resource_path
+from connector.config.settings import parse_each
 from connector.config.values import NameCase
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate, name_former_strings
@@ -16,14 +15,12 @@ from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints, list_new_names, pick_most_severe
 from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.field_config import change_case, list_selected_fields, parse_field_configs
-from connector.evolution.plan_changes import find_last_bindings
 from connector.evolution.refusals import ChangeRules
 from connector.host.errors import InvalidConfigError, UserError, join_errors
-from connector.iceberg.catalogs.opening import table_location
 from connector.model.table_identifier import TableIdentifier
-from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems
+from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems, propose
 from protocol import request, response
-from protocol.flow import Constraint, ConstraintType, ValidateBinding, find_collection
+from protocol.flow import Constraint, ConstraintType, ValidateBinding
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +31,7 @@ def validate(message: request.Validate) -> response.Validated:
     """Answer for every binding, or raise one error that says everything that is wrong with the endpoint and with each
     binding."""
     endpoint, resources = parse_each(message.config, [binding.resource_config for binding in message.bindings])
-    proposals = list(_propose(message, endpoint, resources))
+    proposals = list(propose(message, message.last_materialization, resources, endpoint))
     paths = [proposal.path for proposal in proposals]
     paths += (
         path for proposal in proposals if (path := proposal.rejected_path) and rejected_table.has_possible_name(path)
@@ -53,21 +50,6 @@ def validate(message: request.Validate) -> response.Validated:
     if errors:
         raise join_errors(errors)
     return response.Validated(tuple(answers))
-
-
-def _propose(
-    message: request.Validate, endpoint: EndpointConfig, resources: Sequence[ResourceConfig | InvalidConfigError]
-) -> Iterator[Proposal]:
-    last = find_last_bindings(message.last_materialization)
-    flags = endpoint.advanced.feature_flags
-    for index, (binding, resource) in enumerate(zip(message.bindings, resources, strict=True)):
-        if isinstance(resource, ResourceConfig):
-            path = resource_path(endpoint, resource)
-            collection = find_collection(binding, message.linked_collections)
-            location = table_location(endpoint, path)
-            yield Proposal(
-                index, message.name, collection, resource, path, binding.backfill, last.get(path), flags, location
-            )
 
 
 def _answer(
