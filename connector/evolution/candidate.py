@@ -161,7 +161,7 @@ class CandidateField:
     @property
     def type(self) -> PrimitiveType | None:
         """The type of its column; None if only null is allowed."""
-        return choose_type(self.projection, self.config, self.is_key)
+        return choose_type(self.projection, self.config, self.has_key_location)
 
     @property
     def json_types(self) -> frozenset[str]:
@@ -174,7 +174,7 @@ class CandidateField:
         return self.candidate.fits.get(self.projection.field)
 
     @property
-    def is_key(self) -> bool:
+    def has_key_location(self) -> bool:
         """Whether its location is part of the key, by the collection or by the group-by of the binding. All fields of
         the location have the same type, selected as key or not."""
         return self.projection.ptr in self.candidate.collection.key or self.projection.field in self.candidate.group_by
@@ -187,7 +187,7 @@ class CandidateField:
     @property
     def is_indispensable(self) -> bool:
         """Whether the runtime needs its location: it is part of the key, or the root document of standard updates."""
-        return self.is_key or (self.is_document and not self.candidate.delta_updates)
+        return self.has_key_location or (self.is_document and not self.candidate.delta_updates)
 
     @property
     def naming_settings(self) -> list[str]:
@@ -219,7 +219,7 @@ class CandidateField:
             former=former,
             is_key=self._is_selected_as_key,
             is_document=self.is_document,
-            may_stay_text=is_text_of_public_connector(self.projection, self.config, self.is_key),
+            may_stay_text=is_text_of_public_connector(self.projection, self.config, self.has_key_location),
             had_strings=not self.candidate.former_strings.isdisjoint(map(fold_case, (self.name, former))),
             location_column=self.candidate.former_locations.get(self.projection.ptr, "") if is_located else "",
         )
@@ -231,7 +231,7 @@ class CandidateField:
         candidate, projection = self.candidate, self.projection
         if candidate.group_by:
             return projection.field in candidate.group_by
-        if not self.is_key:
+        if not self.has_key_location:
             return False
         siblings = {each.field for each in candidate.collection.projections if each.ptr == projection.ptr}
         return projection.field in candidate.former_keys or siblings.isdisjoint(candidate.former_keys)

@@ -192,7 +192,7 @@ def find_problems(candidate: Candidate) -> list[str]:
         for field in fields
         if field.config.mistake
     ]
-    settings = [find_decimal_problem(field.projection, field.config, field.is_key) for field in fields]
+    settings = [find_decimal_problem(field.projection, field.config, field.has_key_location) for field in fields]
     return (
         without_projection
         + nullable_keys

@@ -52,7 +52,7 @@ RULES: Final[tuple[_Rule, ...]] = (
     ),
     (_is_named, ConstraintType.FIELD_REQUIRED, explain_naming),
     (
-        lambda field: field.is_key,
+        lambda field: field.has_key_location,
         ConstraintType.LOCATION_REQUIRED,
         "The location is part of the key: it must be materialized.",
     ),

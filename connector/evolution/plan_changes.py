@@ -175,7 +175,7 @@ def find_last_bindings(last: Materialization | None) -> dict[tuple[str, ...], Ma
 
 def _make_column(field: CandidateField) -> NewColumn:
     collection, projection = field.candidate.collection, field.projection
-    if problem := find_decimal_problem(projection, field.config, field.is_key):
+    if problem := find_decimal_problem(projection, field.config, field.has_key_location):
         raise UserError(f"collection {collection.name}: {problem}")
     if field.type is None:
         raise UserError(

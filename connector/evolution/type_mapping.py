@@ -50,15 +50,18 @@ _EXACT: Final = {
 }
 
 
-def choose_type(projection: Projection, config: FieldConfig, is_key: bool) -> PrimitiveType | None:
-    """Choose the type of the projection's column; None if only null is allowed."""
+def choose_type(projection: Projection, config: FieldConfig, has_key_location: bool) -> PrimitiveType | None:
+    """Choose the type of the projection's column; None if only null is allowed.
+
+    `has_key_location` says whether its location is part of the key. The field need not be selected as a key.
+    """
     inference = projection.inference
     types = list_types_besides_null(inference)
     if config.is_string:
         return StringType()
     if types and config.decimal:
         return config.decimal
-    if not is_key and is_numeric_string(inference):
+    if not has_key_location and is_numeric_string(inference):
         return NUMERIC_STRINGS[inference.string.format][1]
     if not types:
         return None
@@ -95,11 +98,11 @@ def is_numeric_string(inference: Inference) -> bool:
     return bool(types) and types <= allowed
 
 
-def is_text_of_public_connector(projection: Projection, config: FieldConfig, is_key: bool) -> bool:
+def is_text_of_public_connector(projection: Projection, config: FieldConfig, has_key_location: bool) -> bool:
     """Whether the field has a column of numbers, and Estuary's S3 Iceberg connector gives it one of text: it has fewer
     pairs of types and formats."""
     inference = projection.inference
-    is_number = not is_key and not config.is_string and not config.decimal and is_numeric_string(inference)
+    is_number = not has_key_location and not config.is_string and not config.decimal and is_numeric_string(inference)
     types = {*inference.types} - {"null"}
     return is_number and "string" in types and not types <= _PUBLIC_NUMERIC_STRINGS.get(inference.string.format, set())
 
@@ -112,13 +115,15 @@ def may_exceed_long(inference: Inference) -> bool:
     return is_long or is_large or (numeric.has_minimum and numeric.minimum < -(2.0**63))
 
 
-def find_decimal_problem(projection: Projection, config: FieldConfig, is_key: bool) -> str:
+def find_decimal_problem(projection: Projection, config: FieldConfig, has_key_location: bool) -> str:
     """Find what is wrong with a field config that asks for a column of decimals; "" if nothing is."""
-    wrong = _wrong_decimal(projection, config, is_key) if config.decimal or config.has_malformed_decimal else ""
+    wrong = (
+        _wrong_decimal(projection, config, has_key_location) if config.decimal or config.has_malformed_decimal else ""
+    )
     return f'field {projection.field!r} has {{"{DECIMAL_SETTING}": …}} in its field config, {wrong}' if wrong else ""
 
 
-def _wrong_decimal(projection: Projection, config: FieldConfig, is_key: bool) -> str:
+def _wrong_decimal(projection: Projection, config: FieldConfig, has_key_location: bool) -> str:
     types, string_format = list_types_besides_null(projection.inference), projection.inference.string.format
     if config.has_malformed_decimal:
         return (
@@ -127,7 +132,7 @@ def _wrong_decimal(projection: Projection, config: FieldConfig, is_key: bool) ->
         )
     if config.is_string:
         return "and another setting that makes it a string. Remove one of the two."
-    if is_key and types != {"integer"}:
+    if has_key_location and types != {"integer"}:
         return "but is part of the key, and two different strings may be the same number. Remove the setting."
     if not types <= _NUMBERS | {"string"}:
         return (

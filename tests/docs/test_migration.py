@@ -80,7 +80,7 @@ def rows_of_page() -> dict[str, tuple[str, str]]:
 def fit(column: IcebergType, field: Projection, config: Json) -> Fit:
     """How the field gets a column of a table that another program has created, and has rows in."""
     table = ExistingTable(Schema(NestedField(1, "x", column)), "a uuid", None, has_rows=True)
-    needed = choose_type(field, parse_field_configs({"x": config})["x"], is_key=False)
+    needed = choose_type(field, parse_field_configs({"x": config})["x"], has_key_location=False)
     assert needed
     wanted = NewColumn("x", "x", needed, required=False, doc="", is_indispensable=False)
     return Evolution(ChangeRules(table, MATERIALIZATION, is_new=True)).fit_columns([wanted])["x"]

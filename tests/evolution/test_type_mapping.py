@@ -168,5 +168,5 @@ def test_every_projection_of_a_key_location_is_a_key_and_so_is_a_field_that_was_
     renamed = projection("other name", "integer", ptr="/id")
     region = projection("region", "string")
     bound = collection(renamed, region)
-    assert [each.is_key for each in Candidate(bound, {}, True).fields] == [True, False]
-    assert [each.is_key for each in Candidate(bound, {}, True, group_by=("region",)).fields] == [True, True]
+    assert [each.has_key_location for each in Candidate(bound, {}, True).fields] == [True, False]
+    assert [each.has_key_location for each in Candidate(bound, {}, True, group_by=("region",)).fields] == [True, True]
