@@ -116,9 +116,9 @@ class Evolution:
         for column in wanted:
             found, rename = existing.get(column.name), renamed.changes.get(column.former)
             if column.former in renamed.circle:
-                fits[column.field] = Fit(found, refusal=_refuse_exchange(column))
+                fits[column.field] = Fit(found, refusal=_explain_exchange(column))
             elif column.field in moved:
-                fits[column.field] = Fit(found, refusal=self.rules.refuse_move(column))
+                fits[column.field] = Fit(found, refusal=self.rules.explain_refused_move(column))
             else:
                 fits[column.field] = self._fit(column, found, rename, taken)
         return fits
@@ -140,7 +140,7 @@ class Evolution:
         written = {fit.column.field_id for fit in fits if fit.column}
         for column in self.table.schema.fields:
             if column.required and column.field_id not in written:
-                yield Fit(column, (MakeOptional(column.name),), self.rules.refuse_deselecting(column))
+                yield Fit(column, (MakeOptional(column.name),), self.rules.explain_required(column))
 
     def plan_identifier(self, wanted: Iterable[NewColumn], fits: Mapping[str, Fit]) -> list[SetIdentifierFields]:
         """Plan the identifier fields, where they follow the binding and are not the table's current ones already."""
@@ -157,7 +157,7 @@ class Evolution:
             changes: tuple[ColumnChange, ...] = (AddColumn(replace(wanted, required=False)),)
         else:
             changes = tuple(self._plan_alterations(wanted, column, rename, taken))
-        refusals = (self.rules.refuse(change, wanted, column) for change in changes)
+        refusals = (self.rules.explain_refusal(change, wanted, column) for change in changes)
         return Fit(column, changes, next(filter(None, refusals), ""))
 
     def _plan_alterations(
@@ -184,7 +184,7 @@ class Evolution:
             yield MakeOptional(column.name)
 
 
-def _refuse_exchange(wanted: NewColumn) -> str:
+def _explain_exchange(wanted: NewColumn) -> str:
     return (
         f"Field {wanted.field!r} is to have the column {wanted.name!r}, which another field has, and that field is to "
         "have another column too. Columns cannot exchange their names in one step: publish with a third name first."

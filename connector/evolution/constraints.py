@@ -100,7 +100,7 @@ def _explain_required(field: CandidateField, fit: Fit) -> str:
         kept = "The table needs this field, and has a column for it: it must stay selected."
     elif naming := explain_naming(field):
         kept = naming
-    elif fit.column.required and (refusal := field.candidate.evolution.rules.refuse_deselecting(fit.column)):
+    elif fit.column.required and (refusal := field.candidate.evolution.rules.explain_required(fit.column)):
         kept = f"The field must stay selected. {refusal}"
     return kept and " ".join((kept, *(() if fit.refusal else _describe_effects(field, fit))))
 
@@ -200,7 +200,7 @@ def find_problems(candidate: Candidate) -> list[str]:
         + mistakes
         + [*filter(None, settings)]
         + _find_clashes(candidate, required)
-        + _find_table_problems(candidate, required)
+        + _find_fit_problems(candidate, required)
         + _find_arrangement_problems(candidate)
     )
 
@@ -223,7 +223,7 @@ def _find_clashes(candidate: Candidate, required: Iterable[str]) -> list[str]:
     return clashes
 
 
-def _find_table_problems(candidate: Candidate, required: Iterable[str]) -> list[str]:
+def _find_fit_problems(candidate: Candidate, required: Iterable[str]) -> list[str]:
     if candidate.evolution is None:
         return []
     without_column = [
@@ -262,7 +262,7 @@ def _find_arrangement_problems(candidate: Candidate) -> list[str]:
     if resolved.problems or not evolution:
         return [*resolved.problems]
     arranged = plan_arrangement(evolution.table.arrangement, resolved)
-    return [*evolution.rules.refuse_arrangement(arranged, resolved.column_ids)]
+    return [*evolution.rules.find_arrangement_problems(arranged, resolved.column_ids)]
 
 
 def _find_source(field: CandidateField) -> Source:

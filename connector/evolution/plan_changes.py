@@ -154,7 +154,7 @@ def _fit_version(target: Target, version: int) -> Target:
     return replace(target, columns=tuple(columns))
 
 
-def refuse_backfill(table: ExistingTable, path: TableIdentifier, materialization: str) -> str:
+def explain_refused_backfill(table: ExistingTable, path: TableIdentifier, materialization: str) -> str:
     """Say why a backfill of this materialization may not replace the table; "" if it may."""
     if table.owner is None or table.is_of(materialization):
         return ""
@@ -222,7 +222,7 @@ def _refuse(target: Target, reasons: Iterable[str]) -> None:
 
 
 def _plan_backfill(table: ExistingTable, wanted: Target) -> list[TableChange]:
-    if refusal := refuse_backfill(table, wanted.path, wanted.owner.materialization):
+    if refusal := explain_refused_backfill(table, wanted.path, wanted.owner.materialization):
         raise UserError(refusal)
     if wanted.always_drops or table.format_version < wanted.format_version:
         return _plan_new_table(table, wanted, FLAG_IS_ON if wanted.always_drops else LOWER_VERSION)
@@ -286,7 +286,9 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     arranged = [] if resolved.problems else [*plan_arrangement(table.arrangement, resolved)]
     refusals = filter(None, (fit.refusal for fit in fits))
     # Apply commits staged rows first, with which the table gets its awaited columns.
-    not_arranged = evolution.rules.refuse_arrangement(arranged, {} if target.has_staged_rows else resolved.column_ids)
+    not_arranged = evolution.rules.find_arrangement_problems(
+        arranged, {} if target.has_staged_rows else resolved.column_ids
+    )
     _refuse(target, [*refusals, *resolved.problems, *not_arranged])
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)

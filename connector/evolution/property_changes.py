@@ -95,7 +95,7 @@ def plan_properties(existing: Mapping[str, str], configured: Mapping[str, str]) 
     return [SetTableProperties(Properties(changed), Properties(former))] if changed else []
 
 
-def refuse_properties(configured: Mapping[str, str], format_version: int) -> Iterator[str]:
+def find_config_problems(configured: Mapping[str, str], format_version: int) -> Iterator[str]:
     """Say which properties a binding may not set, and why."""
     for name, value in configured.items():
         if name.startswith(OWN_PREFIX) and not name.startswith(_MAINTENANCE):

@@ -95,7 +95,7 @@ class ChangeRules:
         """Whether the mode of schema evolution allows a change of this kind."""
         return change in ALLOWED[self._mode]
 
-    def refuse(self, change: ColumnChange, wanted: NewColumn, column: NestedField | None) -> str:
+    def explain_refusal(self, change: ColumnChange, wanted: NewColumn, column: NestedField | None) -> str:
         """Say why a change that a field needs is refused; "" if it is allowed."""
         match change:
             case AddColumn() if fold_case(wanted.name) in name_nested(self.table.schema):
@@ -104,7 +104,7 @@ class ChangeRules:
                     f'table has this name. Give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config.'
                 )
             case AddColumn() if (wanted.is_key or wanted.is_document) and self._has_updated_rows:
-                return self._refuse_new_place(wanted)
+                return self._explain_refused_place(wanted)
             case AddColumn() if not self.allows(AddColumn):
                 return (
                     f"Field {wanted.field!r} has no column in the table, and schema_evolution is {self._mode}: "
@@ -116,9 +116,9 @@ class ChangeRules:
                     f"schema_evolution to {SchemaEvolution.FULL}, which renames the column, or keep its name."
                 )
             case MakeOptional() if column:
-                return self._refuse_null(column, "and its field may now be null: require a value in the schema")
+                return self._explain_not_null(column, "and its field may now be null: require a value in the schema")
             case WidenColumn() | ConvertColumn() | SetAsideColumn() if column:
-                return self._refuse_type_change(change, wanted, column)
+                return self._explain_refused_type(change, wanted, column)
         return ""
 
     @property
@@ -128,7 +128,7 @@ class ChangeRules:
         may_have_own = self.table.has_rows and (not self.is_new or self.table.is_of(self.materialization))
         return may_have_own and self.settings.identifier_fields is IdentifierFields.KEY
 
-    def _refuse_new_place(self, wanted: NewColumn) -> str:
+    def _explain_refused_place(self, wanted: NewColumn) -> str:
         """Say why a key or a root document may not get a new column, in which older rows would have no values."""
         if wanted.former:
             return (
@@ -144,7 +144,7 @@ class ChangeRules:
             f"key or a root document must be in the same column for all rows: {keep}{self.rewrite}."
         )
 
-    def refuse_move(self, wanted: NewColumn) -> str:
+    def explain_refused_move(self, wanted: NewColumn) -> str:
         """Say why a key or a root document may not get another column that the table has already."""
         column = wanted.location_column or wanted.former
         return (
@@ -162,11 +162,11 @@ class ChangeRules:
             return f"remove the feature flag {RETAIN_EXISTING_DATA} and backfill the binding, which replaces its rows"
         return "choose another table name for the binding"
 
-    def refuse_deselecting(self, column: NestedField) -> str:
+    def explain_required(self, column: NestedField) -> str:
         """Say why the field of a required column must stay selected; "" if the column may become optional."""
-        return self._refuse_null(column, "and cannot go without values: select its field")
+        return self._explain_not_null(column, "and cannot go without values: select its field")
 
-    def _refuse_null(self, column: NestedField, why_and_remedy: str) -> str:
+    def _explain_not_null(self, column: NestedField, why_and_remedy: str) -> str:
         """Say why a required column may not become optional; "" if it may."""
         if column.field_id in self.table.schema.identifier_field_ids and not self.sets_identifier_fields:
             return (
@@ -180,7 +180,7 @@ class ChangeRules:
             )
         return ""
 
-    def refuse_arrangement(
+    def find_arrangement_problems(
         self, changes: Iterable[ArrangementChange], column_ids: Mapping[str, int | None]
     ) -> Iterator[str]:
         """Say why the partition spec or the sort order may not change, a sentence for each change that is refused.
@@ -201,7 +201,7 @@ class ChangeRules:
                     f"backfill: take the change of {setting} back until it has them, or {self.rewrite}."
                 )
 
-    def _refuse_type_change(self, change: _ChangeOfType, wanted: NewColumn, column: NestedField) -> str:
+    def _explain_refused_type(self, change: _ChangeOfType, wanted: NewColumn, column: NestedField) -> str:
         obstacle, remedies = self._find_obstacle(change, wanted, column)
         if obstacle is None:
             return ""

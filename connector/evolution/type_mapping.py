@@ -117,13 +117,13 @@ def may_exceed_long(inference: Inference) -> bool:
 
 def find_decimal_problem(projection: Projection, config: FieldConfig, has_key_location: bool) -> str:
     """Find what is wrong with a field config that asks for a column of decimals; "" if nothing is."""
-    wrong = (
-        _wrong_decimal(projection, config, has_key_location) if config.decimal or config.has_malformed_decimal else ""
-    )
+    if not config.decimal and not config.has_malformed_decimal:
+        return ""
+    wrong = _explain_wrong_decimal(projection, config, has_key_location)
     return f'field {projection.field!r} has {{"{DECIMAL_SETTING}": …}} in its field config, {wrong}' if wrong else ""
 
 
-def _wrong_decimal(projection: Projection, config: FieldConfig, has_key_location: bool) -> str:
+def _explain_wrong_decimal(projection: Projection, config: FieldConfig, has_key_location: bool) -> str:
     types, string_format = list_types_besides_null(projection.inference), projection.inference.string.format
     if config.has_malformed_decimal:
         return (

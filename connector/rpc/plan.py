@@ -103,7 +103,7 @@ def plan_table(proposal: Proposal, target: Target, found: CatalogEntry) -> list[
     refusals = (
         rejected_table.find_table_problems(target.path, proposal.materialization, found)
         if target.is_for_rejected_rows
-        else proposal.refuse_table(found.table)
+        else proposal.find_table_problems(found.table)
     )
     if reasons := [*refusals]:
         raise UserError("\n".join(reasons))

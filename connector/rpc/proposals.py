@@ -15,8 +15,8 @@ from connector.encoding.parquet.file_options import FileOptions
 from connector.evolution import rejected_table
 from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.existing_table import CatalogEntry, ExistingTable
-from connector.evolution.plan_changes import find_last_bindings, refuse_backfill
-from connector.evolution.property_changes import CORRECT_CONFIG, DEFAULT_PROPERTIES, find_changed, refuse_properties
+from connector.evolution.plan_changes import explain_refused_backfill, find_last_bindings
+from connector.evolution.property_changes import CORRECT_CONFIG, DEFAULT_PROPERTIES, find_changed, find_config_problems
 from connector.host.errors import InvalidConfigError, UserError
 from connector.iceberg.catalogs.opening import table_location
 from connector.iceberg.fences.renamed_tables import (
@@ -86,7 +86,7 @@ class Proposal:
         """Whether the binding's backfill counter has changed since the last publication."""
         return self.last is not None and self.last.backfill != self.backfill
 
-    def refuse_table(self, table: ExistingTable | None) -> Iterator[str]:
+    def find_table_problems(self, table: ExistingTable | None) -> Iterator[str]:
         """Say why the binding may not have the table that is there, a sentence each."""
         if self.last and self.last.delta_updates and not self.resource.delta_updates and not self.replaces_table:
             way_out = (
@@ -99,10 +99,10 @@ class Proposal:
                 f"backfill that replaces its rows. {way_out}, or set `delta_updates` to true."
             )
         if table is None:
-            yield from self._refuse_creation()
+            yield from self._find_creation_problems()
             return
         mode = self.resource.existing_table
-        if self.replaces_table and (refusal := refuse_backfill(table, self.path, self.materialization)):
+        if self.replaces_table and (refusal := explain_refused_backfill(table, self.path, self.materialization)):
             yield refusal
         # The feature flag is for all bindings, also for those whose tables are the task's alone.
         keeps_others = mode.appends and ALLOW_EXISTING_TABLES not in self.flags
@@ -128,7 +128,7 @@ class Proposal:
                 f"`existing_table` to {ExistingTableMode.APPEND} in the binding's config, which adds rows to it."
             )
 
-    def _refuse_creation(self) -> Iterator[str]:
+    def _find_creation_problems(self) -> Iterator[str]:
         if self.resource.existing_table is ExistingTableMode.REQUIRE and not self._is_backfilled:
             yield (
                 f"table {self.path} does not exist, and `existing_table` is {self.resource.existing_table}, so it is "
@@ -215,7 +215,7 @@ def find_property_problems(proposal: Proposal, table: ExistingTable | None) -> I
     """Find why the table cannot have the configured properties, a sentence each, which does not name the table.
     `table` is None if it is created. Apply asks only if it sets them."""
     configured = proposal.resource.additional_table_properties
-    yield from refuse_properties(configured, proposal.resource.format_version)
+    yield from find_config_problems(configured, proposal.resource.format_version)
     try:
         properties = _find_properties(configured, table)
         FileOptions.of_table(properties)

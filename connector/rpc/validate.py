@@ -74,9 +74,9 @@ def _answer(
         field_name_case=endpoint.advanced.field_name_case,
     )
     if wrong := [
-        *proposal.refuse_table(found.table),
+        *proposal.find_table_problems(found.table),
         *find_property_problems(proposal, found.table),
-        *_rejected_table_refusals(proposal, all_found),
+        *_find_rejected_table_problems(proposal, all_found),
         *find_problems(candidate),
     ]:
         raise UserError("\n".join(wrong))
@@ -131,7 +131,7 @@ def _evolution(proposal: Proposal, found: CatalogEntry) -> Evolution | None:
     )
 
 
-def _rejected_table_refusals(
+def _find_rejected_table_problems(
     proposal: Proposal, all_found: Mapping[TableIdentifier, CatalogEntry | UserError]
 ) -> Iterator[str]:
     if path := proposal.rejected_path:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DecimalType
 
-from connector.encoding.lines.tuple_columns import CheckedColumn, PlainCells, check_column
+from connector.encoding.lines.tuple_columns import CheckedColumn, PlainCells, convert_cells
 from support.rows.expected_rows import canonical
 from support.rows.fitting import fits
 
@@ -47,7 +47,7 @@ def test_every_digit_lands_or_the_number_is_invalid(column: tuple[DecimalType, l
 
 
 def _column(type_: DecimalType, texts: list[str]) -> CheckedColumn:
-    return check_column(
+    return convert_cells(
         PlainCells(msgspec.Raw, type_, [msgspec.Raw(text.encode()) for text in texts]), is_required=False
     )
 

@@ -17,7 +17,7 @@ from connector.encoding.lines.tuple_columns import (
     ColumnInput,
     PlainCells,
     TupleColumns,
-    check_column,
+    convert_cells,
     is_usual,
     usual_cell_type,
 )
@@ -147,12 +147,12 @@ class RowDecoder:
             group_rows = [rows[row] for row in group]
             with _name_rows(group):
                 cells = self._keys.read_cells(group_rows, cell_types[: len(self._keys.columns)])
-                keys = [check_column(column, is_required=False) for column in cells]
+                keys = [convert_cells(column, is_required=False) for column in cells]
             yield from _hash_existing(group_rows, keys)
 
     def _columns(self, rows: Sequence[Row[Any, Any]], cell_types: Sequence[Any]) -> list[CheckedColumn]:
         return [
-            check_column(cells, is_required=column.required)
+            convert_cells(cells, is_required=column.required)
             for column, cells in zip(self._binding.columns, self._cells(rows, cell_types), strict=True)
         ]
 

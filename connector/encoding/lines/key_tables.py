@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.lines.tuple_columns import ColumnInput, PlainCells, check_column
+from connector.encoding.lines.tuple_columns import ColumnInput, PlainCells, convert_cells
 from connector.encoding.values.arrays import Numbers
 from connector.encoding.values.column_types import arrow_type_of
 from connector.encoding.values.gathered_rows import GatheredRows
@@ -35,7 +35,7 @@ def make_keys_table(parts: Sequence[KeyPart], cells: Iterable[ColumnInput], text
     """Return the keys table of keys with these values and texts. A key that does not fit its columns is left out: no
     row can have it."""
     # A null is no misfit here: a search for it finds what there is.
-    checked = [check_column(column, is_required=False) for column in cells]
+    checked = [convert_cells(column, is_required=False) for column in cells]
     names = [*map(part_name, parts), KEY]
     table = pa.table([*(column.array for column in checked), texts], names=names)
     invalid = sorted(set[int]().union(*(column.invalid for column in checked)))

@@ -89,7 +89,7 @@ class CheckedColumn:
         return not self.invalid and not len(self.clamped)
 
 
-def check_column(cells: ColumnInput, *, is_required: bool) -> CheckedColumn:
+def convert_cells(cells: ColumnInput, *, is_required: bool) -> CheckedColumn:
     """Return the column, and which values are invalid. Nearly always all values fit, which costs one conversion."""
     invalid: dict[int, str] = {}
     while isinstance(found := _try_array(cells), InvalidCellsError):

@@ -70,7 +70,7 @@ def plan_reset(table: Table, pending: Sequence[StagedCommit], decision: Decision
     writer = pending[0].writer
     lost = count_absent(table, writer, pending[0].follows)
     if lost and decision is Decision.ADD:
-        raise _refuse_to_add(lost)
+        raise _explain_unnamed_files(lost)
     files_missing = find_missing_files(table, pending)
     hidden = _NO_HISTORY if is_in_nessie(table) else ""  # why the table's snapshots may not show a commit
     try:
@@ -127,11 +127,11 @@ def plan_reset_of_lost(lost: LostCommits, decision: Decision) -> Reset:
         )
         return Reset(lost.writer, reset_value(lost.value), (said,))
     if decision is Decision.ADD:
-        raise _refuse_to_add(lost.count)
+        raise _explain_unnamed_files(lost.count)
     return Reset(lost.writer, reset_value(lost.value), (_tell_lost(lost.count).rstrip(),))
 
 
-def _refuse_to_add(lost: int) -> UserError:
+def _explain_unnamed_files(lost: int) -> UserError:
     return UserError(
         f"the table has lost {lost} transaction(s), and the state does not name their files any more: they cannot be "
         "added, and what is staged after them is not added without them. Bring the newest metadata of the table back, "
