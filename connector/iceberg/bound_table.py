@@ -134,7 +134,7 @@ class _RequestedTable:
 
 
 def _find_collection(task: Materialization, binding: MaterializationBinding, updates: UpdateMode) -> Collection | None:
-    """Find a binding's collection. With delta updates, the runtime may leave it out."""
+    """Find a binding's collection. Without updates nothing needs it, so requests written by hand may leave it out."""
     may_be_left_out = updates is UpdateMode.DELTA
     if may_be_left_out and binding.collection is None and not task.linked_collections:
         return None

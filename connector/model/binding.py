@@ -48,7 +48,8 @@ def is_written(column_type: IcebergType) -> bool:
 
 @dataclass(frozen=True)
 class Column:
-    """The column that a field's values go to."""
+    """The column that a field's values go to. `type` alone decides how they are decoded: a key has the same value in a
+    Load and in a Store."""
 
     field: str  # the projection's name, as the runtime sends it
     name: str  # the column's name, as the table has it
