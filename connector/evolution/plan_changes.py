@@ -245,7 +245,7 @@ def _plan_backfill(table: ExistingTable, wanted: Target) -> list[TableChange]:
     kept_optional = name_kept_optional(table.schema, target.columns, target.identifier, ids)
     properties = plan_properties(table.properties, target.table_properties)
     has_older_rows = table.owner is None and table.has_rows
-    return [*arranged, StartBackfill(target, former, kept_optional, tuple(properties), has_older_rows)]
+    return [*arranged, StartBackfill(target, former, table.schema, kept_optional, tuple(properties), has_older_rows)]
 
 
 def _plan_new_table(table: ExistingTable, target: Target, reason: str) -> list[TableChange]:

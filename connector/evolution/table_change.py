@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, PrimitiveType
 
 from connector.config.terms import SortTerm, Term
@@ -70,6 +71,7 @@ class StartBackfill:
 
     target: Target
     former: Generation  # of the rows that will be replaced
+    schema: Schema = field(compare=False)  # of that generation: columns that do not change keep their ids
     kept_optional: frozenset[str] = field(default=frozenset(), compare=False)  # columns, if their fields are required
     properties: tuple[SetTableProperties, ...] = field(default=(), compare=False)  # which it also sets
     has_older_rows: bool = field(default=False, compare=False)  # from before the task: others may have added them

@@ -196,12 +196,14 @@ def test_an_identifier_field_that_stays_required_is_left_alone() -> None:
 
 def test_a_backfill_replaces_the_table_whatever_its_columns() -> None:
     wanted = target(ID_COLUMN, owner=V1, replaces=True)
-    assert plan_changes(table(field(1, "id", StringType())), wanted) == [StartBackfill(wanted, Generation("uuid-1"))]
+    found = table(field(1, "id", StringType()))
+    assert plan_changes(found, wanted) == [StartBackfill(wanted, Generation("uuid-1"), Schema())]
 
 
 def test_a_backfill_replaces_a_table_that_nobody_signed() -> None:
     wanted = target(ID_COLUMN, owner=V1, replaces=True)
-    assert plan_changes(table(field(1, "id"), owner=None), wanted) == [StartBackfill(wanted, Generation("uuid-1"))]
+    found = table(field(1, "id"), owner=None)
+    assert plan_changes(found, wanted) == [StartBackfill(wanted, Generation("uuid-1"), Schema())]
 
 
 @pytest.mark.parametrize(

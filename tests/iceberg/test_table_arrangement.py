@@ -254,6 +254,23 @@ def test_a_backfill_keeps_a_column_that_the_arrangement_has_even_if_it_would_be_
     assert not awaited.find_field("extra").required, "an older row may have no value for it"
 
 
+@pytest.mark.parametrize("setting", ["partition_by", "sort_by"])
+def test_a_column_that_is_renamed_between_two_backfills_still_arranges_the_rows(catalog: Catalog, setting: str) -> None:
+    def terms(name: str) -> tuple[str | None, str | None]:
+        return (name, None) if setting == "partition_by" else (None, name)
+
+    columns = (ID, NOTE, column("renamed", TimestamptzType(), former="at"))
+    fit(catalog, target(*terms("at")))
+    fit(catalog, backfilled(*terms("at"), ID, NOTE, AT))
+    fit(catalog, backfilled(*terms("renamed"), *columns))
+    again = replace(backfilled(*terms("renamed"), *columns), owner=Owner(MATERIALIZATION, "shop%2Forders.v2"))
+    assert [type(change).__name__ for change in fit(catalog, again)] == ["StartBackfill"]
+    assert fit(catalog, again) == []
+    table = catalog.load_table(PATH)
+    awaited = restrict_to_generation(table, find_generation(table, MATERIALIZATION)).schema()
+    assert {each.name: each.field_id for each in awaited.fields} == {"id": 1, NOTE.name: 2, "renamed": 3}
+
+
 def test_a_backfill_with_terms_that_cannot_be_is_refused(catalog: Catalog) -> None:
     fit(catalog, target("day(at)", "id"))
     before = catalog.load_table(PATH).metadata_location

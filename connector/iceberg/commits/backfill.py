@@ -159,7 +159,7 @@ def _plan_schema(table: Table, change: StartBackfill) -> Schema:
     arranged = {field.source_id for field in table.spec().fields}
     arranged.update(field.source_id for field in table.sort_order().fields)
     columns, last_column_id = change.target.columns, table.metadata.last_column_id
-    schema = plan_schema(table.schema(), columns, change.target.identifier, arranged, last_column_id)
+    schema = plan_schema(change.schema, columns, change.target.identifier, arranged, last_column_id)
     return keep_sources(table, schema)
 
 
