@@ -67,7 +67,7 @@ class Fit:
     refusal: str = ""  # why the field cannot have it, and what to do; "" if it can
 
     def find_source(self, wanted: NewColumn) -> Source:
-        """Describe the field's column for terms, as it is after the changes."""
+        """Describe the field's column for terms, as it is after the changes. If one is refused, the column stays."""
         if self.column is None:
             return Source(wanted.field, wanted.name, wanted.type)
         is_new = not self._kinds.isdisjoint(_NEW_COLUMN)
@@ -76,7 +76,7 @@ class Fit:
             wanted.field,
             self.column.name,
             wanted.type if has_other_type else self.column.field_type,
-            None if is_new else self.column.field_id,
+            None if is_new and not self.refusal else self.column.field_id,
         )
 
     def predict(self, wanted: NewColumn) -> NewColumn:

@@ -278,6 +278,8 @@ def _find_arranged_ids(table: ExistingTable, resolved: ResolvedTerms) -> set[int
 
 
 def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]:
+    if target.has_staged_rows and table.generation:  # apply commits them first, with which the table gets its columns
+        table = replace(table, generation=replace(table.generation, schema_id=None))
     evolution = Evolution(ChangeRules(table, target.owner.materialization, target.settings, is_new=target.is_new))
     fits_by_field = evolution.fit_columns(target.columns)
     fits = [*fits_by_field.values(), *evolution.fit_unwritten_columns(fits_by_field.values())]
@@ -285,10 +287,7 @@ def _plan_alterations(table: ExistingTable, target: Target) -> list[TableChange]
     resolved = _resolve_terms(target, sources, (column.name for column in table.schema.fields))
     arranged = [] if resolved.problems else [*plan_arrangement(table.arrangement, resolved)]
     refusals = filter(None, (fit.refusal for fit in fits))
-    # Apply commits staged rows first, with which the table gets its awaited columns.
-    not_arranged = evolution.rules.find_arrangement_problems(
-        arranged, {} if target.has_staged_rows else resolved.column_ids
-    )
+    not_arranged = evolution.rules.find_arrangement_problems(arranged, resolved.column_ids)
     _refuse(target, [*refusals, *resolved.problems, *not_arranged])
     order = get_args(Alteration)
     changes = (change for fit in fits for change in fit.changes)

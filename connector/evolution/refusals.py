@@ -9,7 +9,7 @@ from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, Stri
 
 from connector.config.values import RETAIN_EXISTING_DATA, SchemaEvolution
 from connector.evolution.arrangement_changes import ArrangementChange, SetPartitionSpec, SetSortOrder
-from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY
+from connector.evolution.arrangement_terms import PARTITION_BY, SORT_BY, Source, find_source
 from connector.evolution.binding_settings import DEFAULT_SETTINGS, BindingSettings, IdentifierFields
 from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import COLUMN_SETTING, DECIMAL_SETTING, fold_case, name_nested
@@ -49,6 +49,11 @@ _EFFECTS: Final[Mapping[type[Alteration], str]] = {
 
 
 _SORT_ORDER: Final = "the sort order"
+_AWAITED_SORT_ORDER: Final = f"until the backfill has rows, {_SORT_ORDER}"
+_REMEDIES: Final = {
+    _SORT_ORDER: f"set {SORT_BY} in the binding's config",
+    _AWAITED_SORT_ORDER: "publish the change when the backfill has rows",
+}
 # By change: its setting, and the part of the table that it changes.
 _KEPT: Final[Mapping[type[ArrangementChange], tuple[str, str]]] = {
     SetPartitionSpec: (PARTITION_BY, "partition spec"),
@@ -86,6 +91,11 @@ class ChangeRules:
     def is_taken_over(self) -> bool:
         """Whether Estuary's S3 Iceberg connector has made the table for the task."""
         return self.table.owner is None and self.table.taken_over == self.materialization
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Whether the table gets its columns with the first rows of a backfill."""
+        return self.table.generation_of(self.materialization).is_awaited
 
     @property
     def _has_own_binding(self) -> bool:
@@ -185,8 +195,8 @@ class ChangeRules:
     ) -> Iterator[str]:
         """Say why the partition spec or the sort order may not change, a sentence for each change that is refused.
         `column_ids` are those of the columns that the changes name; None for a column that the table gets."""
-        is_awaited = self.table.generation_of(self.materialization).is_awaited
-        awaited = {name for name, number in column_ids.items() if is_awaited and number not in self.table.current_ids}
+        current = self.table.current_ids
+        awaited = {name for name, number in column_ids.items() if self._is_awaited and number not in current}
         for change in changes:
             setting, kept = _KEPT[type(change)]
             if not self.allows(type(change)):
@@ -226,7 +236,7 @@ class ChangeRules:
                 other_name = f'give it another column with {{"{COLUMN_SETTING}": "…"}} in its field config'
                 return ", and this task did not create the column", [other_name]
             if dependent := self._find_dependent(column.field_id, wanted):
-                remedies = [f"set {SORT_BY} in the binding's config"] if dependent == _SORT_ORDER else []
+                remedies = [_REMEDIES[dependent]] if dependent in _REMEDIES else []
                 return f", and {dependent} of the table depends on the column", remedies
             if wanted.is_indispensable and isinstance(change, SetAsideColumn):
                 return (
@@ -252,8 +262,14 @@ class ChangeRules:
         # has no identifier fields, because a part of the key cannot be one, or because the table is another program's.
         if is_key:
             return "the key"
-        is_sorted = any(field.source_id == column_id for field in self.table.arrangement.sort)
-        return _SORT_ORDER if is_sorted and self.settings.arrangement.sort_by is None else ""
+        if all(field.source_id != column_id for field in self.table.arrangement.sort):
+            return ""
+        arrangement, sources = self.settings.arrangement, [Source(wanted.field, wanted.name)]
+        if arrangement.sort_by is None:
+            return _SORT_ORDER
+        # A catalog knows no sort order of a column that is not current yet.
+        is_kept = self._is_awaited and any(find_source(name, sources) for name in arrangement.names[SORT_BY])
+        return _AWAITED_SORT_ORDER if is_kept else ""
 
 
 def _column_config(column: str) -> str:

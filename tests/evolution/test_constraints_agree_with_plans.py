@@ -17,8 +17,10 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from connector.config.terms import parse_sort_by
 from connector.config.values import NameCase, SchemaEvolution
-from connector.evolution.binding_settings import BindingSettings, IdentifierFields
+from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import NO_TERMS, BindingSettings, IdentifierFields
 from connector.evolution.candidate import Candidate
 from connector.evolution.column_fits import Evolution
 from connector.evolution.constraints import find_problems, list_constraints
@@ -37,7 +39,8 @@ from connector.evolution.table_change import (
 from connector.evolution.target import Target
 from connector.evolution.type_mapping import find_decimal_problem
 from connector.host.errors import UserError
-from connector.model.table_identifier import Owner
+from connector.model.binding import PLAIN, Arrangement, SortField
+from connector.model.table_identifier import Generation, Owner
 from protocol.flow import (
     Collection,
     ConstraintType,
@@ -67,8 +70,20 @@ field_configs = st.sampled_from(
 )
 
 
-def existing(schema: Schema, owner: str, settings: BindingSettings) -> Evolution:
-    table = ExistingTable(schema, "uuid-1", Owner(owner, "shop%2Forders.v0"))
+def existing(
+    schema: Schema, owner: str, settings: BindingSettings, *, is_sorted: bool = False, is_awaited: bool = False
+) -> Evolution:
+    """A table that may be sorted by its column `a`, and may await the first rows of a backfill."""
+    ids = [each.field_id for each in schema.fields if each.name == "a"]
+    order = tuple(SortField(each, "identity", is_descending=False, nulls_first=True) for each in ids)
+    table = ExistingTable(
+        schema,
+        "uuid-1",
+        Owner(owner, "shop%2Forders.v0"),
+        arrangement=Arrangement(sort_order_id=1, sort=order) if is_sorted else PLAIN,
+        current_ids=frozenset({1, *ids}),
+        generation=Generation("uuid-2", ("uuid-1",), owner, schema_id=7) if is_awaited else None,
+    )
     return Evolution(ChangeRules(table, MATERIALIZATION, settings))
 
 
@@ -85,6 +100,7 @@ owners = st.sampled_from([MATERIALIZATION, "acme/other"])
 all_settings = st.builds(
     BindingSettings,
     st.sampled_from(SchemaEvolution),
+    st.sampled_from([NO_TERMS, ArrangementTerms(sort_by=parse_sort_by("a")), ArrangementTerms(sort_by=())]),
     identifier_fields=st.sampled_from([IdentifierFields.NONE, IdentifierFields.KEPT]),  # with delta updates
 )
 NO_DECIMALS = (BinaryType(), BooleanType(), DoubleType(), LongType(), StringType(), TimestamptzType())
@@ -108,6 +124,10 @@ def schemas(draw: st.DrawFn) -> Schema:
     return Schema(*columns, identifier_field_ids=identifiers)
 
 
+def tables(task: st.SearchStrategy[str]) -> st.SearchStrategy[Evolution]:
+    return st.builds(existing, schemas(), task, all_settings, is_sorted=st.booleans(), is_awaited=st.booleans())
+
+
 def planned(
     evolution: Evolution | None,
     bound: Collection,
@@ -124,7 +144,7 @@ def planned(
 
 @given(
     collections(),
-    st.none() | st.builds(existing, schemas(), owners, all_settings),
+    st.none() | tables(owners),
     st.dictionaries(st.sampled_from("abcd"), field_configs),
     st.sampled_from(NameCase),
 )
@@ -150,6 +170,7 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
         True,
         evolution,
         last=LAST,
+        arrangement=evolution.rules.settings.arrangement if evolution else NO_TERMS,
         field_name_case=case,
     )
     assume(not find_problems(candidate))
@@ -157,9 +178,13 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
     refused = {each.field: False for each in told}
     refused |= {each.field: True for each in told if each.constraint.type in REFUSALS}
     kept = {each.field for each in told if each.constraint.type is ConstraintType.FIELD_REQUIRED}
-    assume(not any(refused[field] for field in kept | {"id"}))
     kept.discard("id")
-    planned(evolution, bound, [field for field in refused if field != "id" and not refused[field]], config, case)
+    values = [field for field in refused if field != "id" and (field in kept or not refused[field])]
+    if any(refused[field] for field in kept | {"id"}):
+        with pytest.raises(UserError):
+            planned(evolution, bound, values, config, case)
+        return
+    planned(evolution, bound, values, config, case)
     for field in kept:
         with pytest.raises(UserError):
             planned(evolution, bound, [*kept - {field}], config, case)
@@ -175,7 +200,7 @@ def test_apply_accepts_every_field_that_validate_allows_and_no_other(
 
 @given(
     collections(),
-    st.builds(existing, schemas(), st.just(MATERIALIZATION), all_settings),
+    tables(st.just(MATERIALIZATION)),
     st.dictionaries(st.sampled_from("abcd"), st.sampled_from([None, {"castToString": True}, {"column": "d"}])),
 )
 @example(
@@ -188,7 +213,8 @@ def test_a_backfill_makes_room_for_every_incompatible_field(
 ) -> None:
     """Flow raises the counter, and does not validate again."""
     config = {name: each for name, each in config.items() if name in {each.field for each in bound.projections}}
-    candidate = Candidate(bound, parse_field_configs(config), True, evolution, last=LAST)
+    terms = evolution.rules.settings.arrangement
+    candidate = Candidate(bound, parse_field_configs(config), True, evolution, last=LAST, arrangement=terms)
     assume(not find_problems(candidate))
     told = list_constraints(candidate)
     incompatible = {each.field for each in told if each.constraint.type is ConstraintType.INCOMPATIBLE}

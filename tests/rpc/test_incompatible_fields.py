@@ -56,6 +56,7 @@ class Task:
     flags: str = ""
     is_new: bool = False
     old: Collection = OLD
+    backfill: int = 0  # of the last publication
     config: dict[str, Json] = field(default_factory=dict)
 
     def bind(self, bound: Collection, backfill: int = 0) -> MaterializationBinding:
@@ -64,7 +65,7 @@ class Task:
 
     @property
     def last(self) -> Materialization | None:
-        return None if self.is_new else before(replace(self, config={}).bind(self.old))
+        return None if self.is_new else before(replace(self, config={}).bind(self.old, self.backfill))
 
     def validate(self, bound: Collection, backfill: int = 0) -> response.ValidatedBinding:
         proposed = ValidateBinding(self.bind(bound).resource_config, bound, field_config=self.config, backfill=backfill)
@@ -165,6 +166,43 @@ def test_apply_accepts_the_backfill_of_a_table_whose_partition_spec_names_the_co
     assert constrain(task.validate(OTHER_VALUE), "qty") == [INCOMPATIBLE]
     assert constrain(task.validate(OTHER_KEY), "id") == [REQUIRED, INCOMPATIBLE]
     assert "drop table shop.orders" in task.apply(OTHER_KEY, 1)
+
+
+@pytest.mark.parametrize("setting", ["partition_by", "sort_by"])
+def test_apply_accepts_the_backfill_of_a_column_that_arranges_rows_in_a_table_that_awaits_one(
+    tmp_path: Path, setting: str
+) -> None:
+    """Its setting does not change. Only the column does, which the table would get with its first rows."""
+    task = Task(tmp_path, {setting: "qty"})
+    task.apply(OLD, 0)
+    task.apply(OLD, 1)
+    task = replace(task, backfill=1)
+    answer = task.validate(OTHER_VALUE, 1)
+    assert constrain(answer, "qty") == [REQUIRED, INCOMPATIBLE]
+    reasons = [each.constraint.reason for each in answer.projection_constraints if each.field == "qty"]
+    check_text("validate_errors", f"a column of {setting} while a backfill is awaited", reasons[-1])
+    with pytest.raises(UserError) as error:
+        task.apply(OTHER_VALUE, 1)
+    assert str(error.value) == f"table shop.orders: {reasons[-1]}"
+    assert "drop table shop.orders" in task.apply(OTHER_VALUE, 2)
+
+
+def test_a_column_that_no_longer_sorts_rows_gets_another_type_in_a_table_that_awaits_a_backfill(tmp_path: Path) -> None:
+    task = Task(tmp_path, {"sort_by": "qty"})
+    task.apply(OLD, 0)
+    task.apply(OLD, 1)
+    task = replace(task, resource={"sort_by": "id"}, backfill=1)
+    assert constrain(task.validate(OTHER_VALUE, 1), "qty") == [ConstraintType.FIELD_OPTIONAL]
+    assert "convert column 'qty' from long to double" in task.apply(OTHER_VALUE, 1)
+
+
+@pytest.mark.parametrize("setting", ["partition_by", "sort_by"])
+def test_a_column_that_arranges_rows_is_incompatible_also_if_the_mode_allows_no_other_arrangement(
+    tmp_path: Path, setting: str
+) -> None:
+    task = Task(tmp_path, {setting: "qty", "schema_evolution": "strict"})
+    task.apply(OLD, 0)
+    assert constrain(task.validate(OTHER_VALUE), "qty") == [REQUIRED, INCOMPATIBLE]
 
 
 def test_the_columns_of_a_table_that_was_taken_over_are_converted(tmp_path: Path) -> None:
