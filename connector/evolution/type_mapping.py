@@ -133,7 +133,9 @@ def _explain_wrong_decimal(projection: Projection, config: FieldConfig, has_key_
     if config.is_string:
         return "and another setting that makes it a string. Remove one of the two."
     if has_key_location and types != {"integer"}:
-        return "but is part of the key, and two different strings may be the same number. Remove the setting."
+        has_strings = "string" in types
+        why = "two different strings may be the same number" if has_strings else "only integers can be decimals there"
+        return f"but is part of the key, and {why}. Remove the setting."
     if not types <= _NUMBERS | {"string"}:
         return (
             "but its values are not all numbers. Remove the setting, or allow only numbers in the collection's schema."

@@ -74,6 +74,7 @@ REFUSED = {
     "of any strings": (projection("amount", "string"), DECIMAL),
     "of dates": (projection("amount", "string", string=StringInference("date")), DECIMAL),
     "of a key of strings": (projection("amount", "string", ptr="/id", string=INTEGER), DECIMAL),
+    "of a key of numbers": (projection("amount", "number", ptr="/id"), DECIMAL),
 }
 
 
