@@ -35,6 +35,7 @@ from connector.model.binding import PLAIN, Arrangement, Binding, PartitionField,
 from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
+from connector.model.table_identifier import TableIdentifier
 from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import (
@@ -101,9 +102,7 @@ class Table:
             for first in range(0, len(rows), block_rows):
                 lines = [plain(*row, binding=0) for row in rows[first : first + block_rows]]
                 job.add(Store(0, first + 1, len(lines), tuple(lines)))
-            files = job.finish().files
-        assert all(isinstance(of_table, tuple) for of_table in files.values())
-        return {table: tuple(of_table) for table, of_table in files.items() if isinstance(of_table, tuple)}
+            return files_of(job)
 
     def write_lines(self, *lines: bytes) -> None:
         with self.writing() as job:
@@ -112,14 +111,16 @@ class Table:
             job.finish()
 
     @contextmanager
-    def writing(self) -> Iterator[WriteJob]:
+    def writing(self, *others: Binding) -> Iterator[WriteJob]:
+        """A job for the table, and for those of the other bindings, which are arranged alike."""
         with (
             closing(ClaimServer(str(self.directory / "claims"))) as claims,
             ThreadPoolExecutor(4) as threads,
         ):
             spark = Spark(threads, self.cores, self.mapped)
             spool = Spool(self.directory / "spool", block_size=1)
-            layouts = MadeLayouts([self.layout, self._rejected], bindings=1)
+            alike = [partial(self._layout, other, self.arrangement) for other in others]
+            layouts = MadeLayouts([self.layout, *alike, self._rejected], bindings=1 + len(others))
             job = WriteJob(spark, claims, spool, self._transfer(layouts), layouts)
             try:
                 yield job
@@ -151,6 +152,12 @@ class Table:
     def left(self) -> list[str]:
         """The names of all files that are no data files."""
         return [path.name for path in self.directory.rglob("*") if path.is_file() and path.suffix != ".parquet"]
+
+
+def files_of(job: WriteJob) -> dict[int, tuple[DataFile, ...]]:
+    files = job.finish().files
+    assert all(isinstance(of_table, tuple) for of_table in files.values())
+    return {table: of_table for table, of_table in files.items() if isinstance(of_table, tuple)}
 
 
 def read(file: DataFile) -> list[dict[str, Any]]:
@@ -261,6 +268,48 @@ def test_runs_beyond_the_limit_are_merged_at_once(table: Table) -> None:
     assert Counter(partitions(files))[0] > 1
     assert sorted(row["id"] for file in files for row in read(file)) == list(range(2000))
     assert table.left == []
+
+
+OTHER = replace(binding(LongType(), StringType(), index=1), path=TableIdentifier("shop", "others"))
+RUN = 10_000  # bytes; a run of `write_runs` has a little more
+
+
+def write_runs(table: Table, *runs: int) -> tuple[list[int], int]:
+    """Have one task write so many runs for each binding, one binding after the other. Return the numbers of the tables'
+    files, and how many of the runs were left to the merge of all tasks."""
+    table.cores = 1
+    with table.writing(OTHER) as job:
+        for index, of_table in enumerate(runs):
+            for block in range(of_table):
+                lines = tuple(plain(10 * block + row, 1, "x" * 1000, binding=index) for row in range(10))
+                job.add(Store(index, 1, len(lines), lines))
+        files = files_of(job)
+    for index, of_table in enumerate(runs):
+        assert sum(file.rows for file in files[index]) == 10 * of_table
+    kept = [part.size for unit in table.mapped for merged in unit.ranges for _, part in merged.parts]
+    assert RUN < min(kept) <= max(kept) < 1.1 * RUN
+    return [len(files[index]) for index in range(len(runs))], len(kept)
+
+
+@pytest.mark.parametrize(
+    ("runs", "files", "kept"),
+    [
+        ((9,), [1], 9),
+        ((4, 5), [1, 1], 9),
+        ((9, 9), [1, 1], 9),  # the first table's runs would have left no room
+        ((4, 7), [1, 2], 4 + 1),  # the second table's were merged when six of them had come
+    ],
+)
+def test_runs_of_the_tables_of_a_task_have_one_limit(
+    tmp_path: Path, runs: tuple[int, ...], files: list[int], kept: int
+) -> None:
+    table = Table(tmp_path, run_limit=10 * RUN)
+    assert write_runs(table, *runs) == (files, kept)
+    assert table.left == []
+
+
+def test_runs_in_the_store_leave_room_to_other_tables(tmp_path: Path) -> None:
+    assert write_runs(Table(tmp_path, is_local=False, run_limit=10 * RUN), 9, 9) == ([1, 1], 18)
 
 
 def test_files_end_at_the_target_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,14 @@ class StoredRun:
     run: "SortedRun"
 
 
+@dataclass
+class LocalRuns:
+    """The sorted runs that one Spark task has on the disk. The run writers of all its tables count them here, because
+    the runs of a table that is written stay until the merge of all tasks."""
+
+    size: int = 0  # bytes
+
+
 @dataclass(frozen=True)
 class TableLayout:
     """Where and how the data files of one transaction and one table are written. Valid as long as its credentials

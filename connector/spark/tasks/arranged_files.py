@@ -17,7 +17,7 @@ from connector.encoding.runs.sort_columns import SortColumns
 from connector.encoding.runs.sorted_runs import RowArrangement, RunPart, read_encoded, read_part
 from connector.host.threads import StartedCalls
 from connector.model.state import DataFile
-from connector.spark.blocks.transaction_files import StoredRun, TableLayout, TemporaryFile
+from connector.spark.blocks.transaction_files import LocalFile, LocalRuns, StoredRun, TableLayout, TemporaryFile
 from connector.storage.file_io import LARGEST_HELD, delete_if_possible, write_later
 
 DISTRIBUTION: Final = "write.distribution-mode"
@@ -26,13 +26,16 @@ DISTRIBUTION: Final = "write.distribution-mode"
 class RunWriter:
     """Gathers the rows of one table, and writes them as sorted runs.
 
-    If the runs take more of the disk than they may, they are merged into data files at once. They are merged at the end
-    if the table's distribution mode is `none`: then no task waits for the rows of others.
+    If the runs of the task take more of the disk than they may, those of this table are merged into data files at once.
+    They are merged at the end if the table's distribution mode is `none`: then no task waits for the rows of others.
     """
 
-    def __init__(self, layout: TableLayout, rows: RowGroupMemory, new_file: Callable[[], TemporaryFile]) -> None:
-        """`rows` gathers the rows of a run. `new_file` returns a new file for a run."""
+    def __init__(
+        self, layout: TableLayout, rows: RowGroupMemory, new_file: Callable[[], TemporaryFile], local_runs: LocalRuns
+    ) -> None:
+        """`rows` gathers the rows of a run. `new_file` returns a new file for a run. `local_runs` counts them."""
         self.runs: list[StoredRun] = []
+        self._local_runs = local_runs
         self._layout, self._rows, self._new_file = layout, rows, new_file
         self._arrangement = RowArrangement(layout.binding.columns, layout.arrangement, layout.destination.options)
         self._first_line = 0
@@ -55,6 +58,12 @@ class RunWriter:
         if batches := self._rows.take():
             self._write_run(batches)
 
+    def leave_room(self) -> None:
+        """Merge the runs if the next table would have less than half of the task's share for its own."""
+        self.close_file()
+        if self._local_runs.size > self._layout.run_limit // 2:
+            self._merge()
+
     def finish(self) -> list[DataFile]:
         """Return the data files. The rows that are in none of them are in `runs`."""
         self.close_file()
@@ -76,7 +85,9 @@ class RunWriter:
             file.remove(self._layout.io, "sorted runs")
             raise
         self.runs.append(StoredRun(file, run))
-        if sum(each.run.size for each in self.runs) >= self._layout.run_limit:
+        self._local_runs.size += _local_size(self.runs[-1])
+        # In the store, only those of one table are counted: a merge opens all of them.
+        if max(self._local_runs.size, sum(each.run.size for each in self.runs)) >= self._layout.run_limit:
             self._merge()
 
     def _merge(self) -> None:
@@ -88,7 +99,12 @@ class RunWriter:
     def _remove_runs(self) -> None:
         for each in self.runs:
             each.file.remove(self._layout.io, "sorted runs")
+            self._local_runs.size -= _local_size(each)
         self.runs = []
+
+
+def _local_size(stored: StoredRun) -> int:
+    return stored.run.size if isinstance(stored.file, LocalFile) else 0
 
 
 def find_sort_columns(layout: TableLayout) -> SortColumns:

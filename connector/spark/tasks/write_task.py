@@ -29,7 +29,7 @@ from connector.spark.blocks.claim_server import Address
 from connector.spark.blocks.claims import Claim, Next, Noted, Strays, TaskFailed, ToDriver, Wrote
 from connector.spark.blocks.ledger import TaskOutput
 from connector.spark.blocks.spool import Block
-from connector.spark.blocks.transaction_files import TableLayout, TemporaryFile
+from connector.spark.blocks.transaction_files import LocalRuns, TableLayout, TemporaryFile
 from connector.storage.file_io import LARGEST_HELD, WriteFile, write_later
 from protocol.protocol_error import ProtocolError
 
@@ -91,11 +91,11 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
     """
     driver.send(Next(None))
     claim = _receive(driver)
-    row_group = RowGroupMemory(ROW_GROUP_SIZE)
+    rows, runs = RowGroupMemory(ROW_GROUP_SIZE), LocalRuns()
     output, size = TaskOutput(), 0
     while claim:
         layout = claim.layout
-        files = TableFiles(layout, claim.source, row_group, partial(write_later, uploads))
+        files = TableFiles(layout, claim.source, rows, runs, partial(write_later, uploads))
         unfinished.callback(files.abort)
         blocks = _BlockWriter(driver, layout, files)
         while claim and claim.block.binding == layout.binding.index and claim.layout.leases == layout.leases:
@@ -104,6 +104,8 @@ def _write_claims(driver: ToDriver, unfinished: ExitStack, uploads: StartedCalls
             uploads.check()
             driver.send(Next(layout.binding.index))
             claim = _wait_for_block(driver, layout, files, uploads)
+        if claim:
+            files.leave_room()
         output.add(blocks.finish())
         if claim is None or size >= REPORTED_TOGETHER:
             uploads.finish()
@@ -161,14 +163,14 @@ class TableFiles:
     """
 
     def __init__(
-        self, layout: TableLayout, block: TemporaryFile, row_group: RowGroupMemory, write_file: WriteFile
+        self, layout: TableLayout, block: TemporaryFile, rows: RowGroupMemory, runs: LocalRuns, write_file: WriteFile
     ) -> None:
-        """Runs go where the block is: to the same disk, or to the object store. `row_group` gathers the rows.
+        """Runs go where the block is: to the same disk, or to the object store. `rows` gathers the rows of a file.
         `write_file` writes small files, which may become durable later."""
-        self._layout, self._block, self._write_file = layout, block, write_file
+        self._layout, self._block, self._local_runs, self._write_file = layout, block, runs, write_file
         self._first_line = 0
         self._run_writers: dict[int, RunWriter] = {}  # by table: its binding's index
-        self._rows = self._open_writer(layout, row_group)
+        self._rows = self._open_writer(layout, rows)
         self._rejected: RowWriter | None = None
 
     def begin_block(self, first_line: int) -> None:
@@ -192,6 +194,11 @@ class TableFiles:
         if self._rejected:
             self._rejected.close_file()
 
+    def leave_room(self) -> None:
+        """Merge sorted runs that would take the next table's room on the disk."""
+        for writer in self._run_writers.values():
+            writer.leave_room()
+
     def finish(self) -> TaskOutput:
         """Return all data files and sorted runs, complete."""
         files = {self._layout.binding.index: tuple(self._rows.finish())}
@@ -210,7 +217,7 @@ class TableFiles:
             return DataFileWriter(replace(layout.new_files, write_file=self._write_file), row_group)
         from connector.spark.tasks.arranged_files import RunWriter  # only for arranged tables
 
-        writer = RunWriter(layout, row_group, partial(self._block.new_run, layout))
+        writer = RunWriter(layout, row_group, partial(self._block.new_run, layout), self._local_runs)
         writer.begin_block(self._first_line)
         self._run_writers[layout.binding.index] = writer
         return writer
