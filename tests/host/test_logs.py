@@ -236,6 +236,13 @@ def test_an_error_that_flow_shows_as_a_whole_is_one_record(
     assert errors_in_json(monkeypatch, capsys, text) == [text]
 
 
+def test_a_long_warning_is_one_record(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Flow counts records, and shows none of them in place of the error that ends the process."""
+    configure(monkeypatch, LOG_FORMAT="json")
+    log.warning("%s", "\n".join(["x" * 99] * 100))
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
 def test_no_part_of_a_long_error_has_a_part_of_a_secret(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
