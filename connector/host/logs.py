@@ -9,7 +9,6 @@ import threading
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import accumulate
 from typing import Any, Final
 
 from connector.host.errors import UserError
@@ -24,6 +23,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\
 # Bytes in UTF-8. Flow shows 4,096 of the last record at most, with words of its own before it. With older images of
 # Flow, a longer record is lost: users see "h2 protocol error" in its place.
 LONGEST_ERROR: Final = 3_000
+SHORTEST_PART: Final = 100  # of a line, in bytes
 FIELDS: Final = "fields"  # the attribute of a record that holds its fields
 
 
@@ -157,13 +157,16 @@ def _message(record: logging.LogRecord, formatter: logging.Formatter) -> str:
 
 
 def _split_error(text: str) -> list[str]:
-    """Return the text, or if it is too long for Flow, its lines and then a part that fits: the first lines, or both
-    ends of the first one."""
+    """Return the text, or if it is too long for Flow, its lines and then a part that fits: the first lines, and both
+    ends of the next one."""
     if _measure(text) <= LONGEST_ERROR:
         return [text]
     lines = [line for line in text.split("\n") if line.strip()]
-    fitting = sum(end <= LONGEST_ERROR for end in accumulate(_measure(line) + 1 for line in lines))
-    shown = lines[:fitting] or [_cut(lines[0])]
+    shown, room = list[str](), LONGEST_ERROR
+    for line in lines:
+        shown.append(_cut(line, room))
+        if (room := room - _measure(line) - 1) < SHORTEST_PART:
+            break
     notice = f"… This is shortened. The log has all {len(lines)} line(s) of it before this."
     return [*lines, "\n".join([*shown, notice])]
 
@@ -172,8 +175,11 @@ def _measure(text: str) -> int:
     return len(text.encode(errors="replace"))
 
 
-def _cut(line: str) -> str:
-    encoded, half = line.encode(errors="replace"), LONGEST_ERROR // 2
+def _cut(line: str, size: int) -> str:
+    """Return the line, or both of its ends if it has more bytes."""
+    encoded, half = line.encode(errors="replace"), size // 2
+    if len(encoded) <= size:
+        return line
     return f"{encoded[:half].decode(errors='ignore')} … {encoded[-half:].decode(errors='ignore')}"
 
 

@@ -260,3 +260,12 @@ def test_a_person_gets_a_long_error_as_one_record(
     configure(monkeypatch)
     log.error("%s", "\n".join(map(str, range(2000))))
     assert len(capsys.readouterr().err.splitlines()) == 2000
+
+
+def test_a_long_line_that_follows_a_short_one_is_told_in_part(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, _, last = errors_in_json(monkeypatch, capsys, f"Rows wait:\ntable shop.größe: {'表' * 1000} end")
+    first, second, _ = last.split("\n")
+    assert (first, second[:17], second[-6:]) == ("Rows wait:", "table shop.größe:", "表表 end")
+    assert len(last.encode()) < logs.LONGEST_ERROR + 100
