@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log2
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ from connector.iceberg.maintenance.background import BackgroundMaintenance, run_
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.retention import GC_ENABLED, MAX_AGE
 from connector.model.binding import RowSettings
-from connector.storage.file_io import StoreFileIO
+from connector.storage.file_io import StoreFileIO, write_list
 from protocol.flow import FieldSelection, Materialization, MaterializationBinding
 from support.bindings import PATH
 from support.rows.staged_files import leave_behind, stage
@@ -450,3 +450,29 @@ def test_located_rows_are_deleted_after_their_commit(tmp_path: Path, max_age: st
     do_all(maintenance)
     assert not list(tmp_path.rglob("*-located.parquet"))
     assert values_of(catalog) == {1: "b", 2: "a"}
+
+
+def test_lists_of_data_files_are_deleted_after_the_next_commit_of_their_table(catalog: Catalog) -> None:
+    """The state names the list of the last commit until it has the next one, also if the session ends before."""
+    maintenance, lists = BackgroundMaintenance(catalog), list[str]()
+
+    def land_listed(number: int) -> None:
+        staged = stage(catalog, PATH, WRITER, number)
+        assert isinstance(staged.files, tuple)
+        lists.append(f"{staged.files[0].path}-files.json")
+        listed = write_list(table_of(catalog).io, lists[-1], staged.files)
+        for outcome in try_commits(catalog, [replace(staged, files=listed)]):
+            maintenance.note_outcome(outcome)
+
+    def left() -> list[str]:
+        do_all(maintenance)
+        return [location for location in lists if Path(location.removeprefix("file://")).exists()]
+
+    land_listed(1)
+    assert left() == lists
+    land_listed(2)
+    land_listed(3)  # before the maintenance has looked at the one before
+    assert left() == lists[2:]
+    land(maintenance, catalog, 4)
+    assert left() == []
+    assert ids_of(catalog, PATH) == [1, 2, 3, 4]

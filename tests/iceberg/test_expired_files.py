@@ -224,6 +224,7 @@ def test_one_attempt_an_hour_deletes_what_all_expiries_of_a_table_have_left(
     maintenance.run()
     assert left(catalog) == referred_to(catalog)
     assert ended == [True, True, True, True, False]
+    assert not maintenance._failed, "both expiries had one task"
 
 
 def test_each_deletion_has_credentials_that_are_valid_then(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:
