@@ -38,7 +38,7 @@ from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.fences import fence
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.model import state
-from connector.model.state import StagedCommit, WriterId
+from connector.model.state import FileList, StagedCommit, WriterId
 from connector.model.table_identifier import Generation, TableIdentifier
 from support.bindings import PATH
 from support.rows import staged_files
@@ -324,6 +324,18 @@ def test_rows_that_are_in_the_table_are_known_after_another_engine_has_rewritten
     table = fenced.catalog.load_table(PATH)
     table.overwrite(table.scan().to_arrow())
     assert "none is lost" in confirmed(fenced.place(fenced.landed), Decision.SKIP, yes=False)
+
+
+def test_rows_whose_list_is_deleted_are_in_a_table_that_has_later_ones(tmp_path: Path) -> None:
+    """A session deletes a list after the next commit of its table. The state may name both then."""
+    catalog = local_catalog(tmp_path)
+    foreign_table(catalog, PATH)
+    first = land(catalog, 1)
+    second = land(catalog, 2, prev=first.next)
+    land(catalog, 3, prev=second.next)
+    [data_file] = first.locations
+    listed = replace(first, files=FileList(f"{data_file}-files.json", 1, first.rows, 1))
+    assert "none is lost" in confirmed(place(tmp_path, [listed, second]), Decision.SKIP, yes=False)
 
 
 def test_files_that_were_deleted_meanwhile_cannot_be_added(fenced: Fenced) -> None:

@@ -235,13 +235,13 @@ def _find_added(
     table: Table, pending: Sequence[StagedCommit], files_missing: Sequence[MissingFile]
 ) -> list[StagedCommit]:
     """Return the commits with files to which a snapshot of the table refers."""
-    # The data files of a list that is gone are unknown. No snapshot refers to the list: its commit counts as not added.
     gone = {file.location for file in files_missing}
     names = [{basename(path) for path in _paths(table, commit, gone)} for commit in pending]
     absent = find_unreferenced(table, set().union(*names))
     numbered = list(enumerate(zip(pending, names, strict=True)))
     last = max((number for number, (_, its_names) in numbered if its_names - absent), default=-1)
-    # A commit that only deletes rows has no files. A chain is committed in order, so a later commit tells of it.
+    # A commit that only deletes rows has no files, and those of a list that is gone are unknown. A chain is committed
+    # in order, so a later commit tells of them. Without one, they count as not added.
     return [
         commit for number, (commit, its_names) in numbered if its_names - absent or (not its_names and number < last)
     ]
@@ -249,7 +249,7 @@ def _find_added(
 
 def _paths(table: Table, commit: StagedCommit, gone: set[str]) -> Sequence[str]:
     if isinstance(commit.files, FileList) and commit.files.location in gone:
-        return [commit.files.location]
+        return []
     return [file.path for file in files_of(table.io, commit.files)]
 
 
