@@ -21,22 +21,10 @@ from connector.spark.blocks import claim_server
 from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.claims import Claim, Next
 from connector.spark.blocks.ledger import Ledger
-from connector.spark.blocks.spool import Spool
 from spark.served_claims import add_a_row, serving
 from support.jars import leave_out
 from support.sessions.processes import DEADLINE
 from support.snapshots import check_text
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(Spool(tmp_path / "spool", block_size=1))  # every row may be claimed at once
-
-
-@pytest.fixture
-def claims(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
-    with serving(tmp_path, ledger) as server:
-        yield server
 
 
 def test_a_socket_that_another_program_has_removed_is_named(claims: ClaimServer) -> None:

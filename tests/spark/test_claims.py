@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from contextlib import closing
 from multiprocessing.connection import Client, Connection, Pipe
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,26 +12,14 @@ from connector.model.state import DataFile
 from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.claims import Next, TaskClaims, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskOutput
-from connector.spark.blocks.spool import Spool
 from connector.spark.blocks.transaction_files import OnThisMachine, TableLayout
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
-from spark.served_claims import add_a_row, serving
+from spark.served_claims import add_a_row
 from support.layouts import made_by
 from support.snapshots import check_text
 
 A_FILE = DataFile("file:///table/a.parquet", 1, 100, (4,), ())
 GIVES_UP = TaskFailed(RetryableError("its disk is full"))
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(Spool(tmp_path / "spool", block_size=1))  # every row may be claimed at once
-
-
-@pytest.fixture
-def claims(tmp_path: Path, ledger: Ledger) -> Iterator[ClaimServer]:
-    with serving(tmp_path, ledger) as server:
-        yield server
 
 
 @pytest.fixture
