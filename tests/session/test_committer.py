@@ -288,12 +288,15 @@ def test_commits_of_a_table_are_reported_in_their_order_while_a_retry_waits_for_
     assert committer.commit([]) == [worse]
 
 
-def test_what_a_retry_has_committed_is_reported_although_another_table_ends_the_session(tables: Tables) -> None:
+@pytest.mark.parametrize("is_last", [True, False], ids=["afterwards", "before"])
+def test_what_a_retry_has_committed_is_reported_although_another_table_ends_the_session(
+    tables: Tables, is_last: bool
+) -> None:
     """The answer to a transaction that is acknowledged in this moment may still be sent."""
     tables.errors["worse"] = tables.errors["bad"]
     committer = Committer(tables.attempt, GENEROUS)
-    first, second = staged("bad", "b1"), staged("bad", "b2", prev="b1")
-    committer.commit([first, staged("worse", "w1")])
+    first, second, worse = staged("bad", "b1"), staged("bad", "b2", prev="b1"), staged("worse", "w1")
+    committer.commit([first, worse] if is_last else [worse, first])
     tables.errors = {"worse": FencedError("fenced")}
     with pytest.raises(FencedError):
         committer.retry()
