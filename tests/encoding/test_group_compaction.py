@@ -390,6 +390,14 @@ def test_texts_that_may_be_null_elsewhere_only_are_not_copied(tmp_path: Path, is
         assert database.execute(f"SELECT text FROM '{file.path[7:]}' ORDER BY id").fetchall() == [(t,) for t in texts]
 
 
+def test_values_of_another_type_are_not_copied_into_a_column_of_texts(tmp_path: Path) -> None:
+    """Their pages look alike, and have no lengths of texts."""
+    schema = pa.schema([_field("id", pa.int64(), 1), _field("text", pa.int64(), 3)])
+    pq.write_table(pa.table([pa.array(range(2)), pa.array([7, 8])], schema=schema), tmp_path / "1", **PLAIN)
+    [file] = compact(tmp_path, FileGroup((SourceFile(f"file://{tmp_path}/1", 100),)), (), target_size=1 << 30).files
+    assert [row[2] for row in read(file.path)] == ["7", "8"]
+
+
 @pytest.mark.parametrize("order", [(), (SortField(2, "identity", False, True),)], ids=["copied", "sorted"])
 def test_rows_that_are_older_than_a_column_get_its_default(tmp_path: Path, order: tuple[SortField, ...]) -> None:
     (tmp_path / "metadata").mkdir()
