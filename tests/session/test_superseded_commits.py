@@ -12,6 +12,7 @@ from connector.host.errors import MissingTableError, UserError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import commit
+from connector.iceberg.commits.commit_outcomes import Outcome, Superseded
 from connector.model.binding import PLAIN, Binding
 from connector.model.properties import Properties
 from connector.model.state import StagedCommit, WriterId
@@ -84,6 +85,14 @@ def test_rows_of_before_a_backfill_are_given_up(
     assert recover_as(BACKFILLED, waiting, catalog, committer).commits == (waiting,)
     committer.finish(0.0)  # the end of the input is no error
     assert "1 rows that were staged before its backfill are not added" in caplog.text
+
+
+def test_the_metrics_no_longer_count_them_as_waiting(catalog: Catalog) -> None:
+    told: list[Outcome] = []
+    committer = Committer(partial(commit.try_commits, catalog), LIMIT, [told.append])
+    waiting = replace_table(catalog, BACKFILLED)
+    recover_as(BACKFILLED, waiting, catalog, committer)
+    assert told[-1] == Superseded((waiting,))
 
 
 def test_they_are_given_up_beside_tables_that_they_were_not_staged_for(catalog: Catalog, committer: Committer) -> None:
