@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from connector.host.errors import OlderTableError, UserError
+from connector.host.errors import ConnectorError, OlderTableError, RetryableError, UserError
 from connector.host.refresh import Lease
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import retry_commits
@@ -175,13 +175,13 @@ def test_a_table_that_was_made_anew_goes_on() -> None:
 # Catalogs that answer with an older table for a moment
 
 
-def bind_in_turn(*answers: BoundTable | UserError) -> Callable[[], list[BoundTable]]:
+def bind_in_turn(*answers: BoundTable | ConnectorError) -> Callable[[], list[BoundTable]]:
     """Each attempt gets the next one of these answers. The state says that the table has three transactions."""
     left = iter(answers)
 
     def bind() -> list[BoundTable]:
         answer = next(left)
-        if isinstance(answer, UserError):
+        if isinstance(answer, ConnectorError):
             raise answer
         check_finished([answer], [finished(9, BEFORE, TABLE), finished(3)], [])
         return [answer]
@@ -203,6 +203,7 @@ def test_a_table_that_stays_older_is_refused(monkeypatch: pytest.MonkeyPatch) ->
         bind_newest(bind_in_turn(table(2), table(2)))
 
 
-def test_another_error_ends_the_attempts() -> None:
-    with pytest.raises(UserError, match="dropped"):
-        bind_newest(bind_in_turn(table(2), UserError("dropped")))
+@pytest.mark.parametrize("error", [UserError("dropped"), RetryableError("no answer")], ids=["dropped", "no-answer"])
+def test_another_error_ends_the_attempts(error: ConnectorError) -> None:
+    with pytest.raises(type(error), match=str(error)):
+        bind_newest(bind_in_turn(table(2), error))
