@@ -121,6 +121,12 @@ def opened(of: WriterId, properties: dict[str, str], *waiting: StagedCommit) -> 
     return [staged(writer_fence.prev, "own-1", of, known=writer_fence.known)]
 
 
+def test_a_session_cannot_build_on_the_value_that_it_has_read_once_it_is_closed() -> None:
+    session = opened(writer(), whole("a3"))
+    with pytest.raises(FencedError):
+        fence.remaining_commits(session, whole("closed:a3"))
+
+
 @pytest.mark.parametrize("successor", [writer(LEFT), writer(RIGHT), writer(LEFT, OLD_KEY), writer(WHOLE, OLD_KEY)])
 @pytest.mark.parametrize("own", ["a3", "closed:a3", None], ids=["committed", "reopened", "never-committed"])
 def test_whoever_commits_for_a_part_of_the_key_range_stops_a_session_that_was_open(
@@ -315,6 +321,14 @@ def test_an_older_value_of_another_writer_is_no_takeover_either(waiting: list[St
             fence.remaining_commits(session, whole(other))
 
 
+def test_a_value_that_a_table_has_got_since_the_commit_of_a_recovery_is_its_last_one() -> None:
+    fences = fence.LastFences()
+    commit = staged(ordinal_value(6), ordinal_value(7))
+    fences.note_committed(commit)
+    fences.note_opened(commit.table_id, whole(ordinal_value(8)), writer())
+    assert fences.find(commit.table_id) == whole(ordinal_value(8))
+
+
 def test_a_table_with_an_older_value_is_refused() -> None:
     with pytest.raises(OlderTableError) as error:
         lost_commits.check_lost(PATH, whole(ordinal_value(5)), finished(7))
@@ -343,6 +357,7 @@ def test_a_property_that_was_changed_by_hand_is_taken_for_no_value(value: str, o
             fence.remaining_commits(chain, properties)
     assert not is_passed(value_of("a0"), value)
     assert not is_void(value_of("a0"), value)
+    assert fence.count_lost(properties, of, ordinal_value(7)) == 0
 
 
 def test_a_property_whose_name_was_changed_by_hand_is_named() -> None:
