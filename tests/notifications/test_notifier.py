@@ -286,6 +286,28 @@ def test_the_end_of_the_input_does_not_ask_again_and_again_for_a_table_that_cann
     assert 1 <= len(asked) <= 2
 
 
+def test_a_table_that_cannot_be_read_is_looked_at_again_after_a_pause(
+    server: WebhookServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(notifier, "LONGEST_PAUSE", 300.0)
+    asked: list[TableIdentifier] = []
+    is_read = threading.Event()
+
+    def load(path: TableIdentifier) -> None:
+        asked.append(path)
+        if len(asked) <= 2:
+            started.read_later([VISITS])
+        else:
+            is_read.set()
+        if path == ORDERS:
+            raise RetryableError("the catalog does not answer")
+
+    with run_notifier(load, TASK, Notification(url=Secret(server.url))) as started:
+        started.read_later([ORDERS])
+        assert is_read.wait(LONG)
+    assert asked == [ORDERS, VISITS, VISITS, ORDERS]  # the end of the input heeds no pause
+
+
 def test_an_error_that_no_one_expects_does_not_end_the_messages(
     catalog: Catalog, server: WebhookServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
