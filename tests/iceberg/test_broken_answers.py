@@ -3,6 +3,7 @@ user reads, and whether a restart may help."""
 
 import gc
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
@@ -16,9 +17,10 @@ from requests import Request, RequestException, TooManyRedirects
 from connector.config.catalog import RestCatalog
 from connector.config.secret import Secret
 from connector.host.errors import ConnectorError, RetryableError, UserError
+from connector.host.refresh import Lease
 from connector.iceberg.catalogs.rest import open_rest
 from connector.iceberg.catalogs.rest_errors import translate_errors
-from connector.iceberg.catalogs.sign_in import TokenSession
+from connector.iceberg.catalogs.sign_in import OAuth2Client, TokenServerError, TokenSession
 from connector.model.properties import Properties
 from support.servers.certificate import new_certificate
 from support.servers.odd_servers import Dripping, answering, answering_each, dripping
@@ -154,6 +156,33 @@ def test_a_token_that_no_header_can_have_is_refused_and_not_repeated(token: str)
         explained(server.uri, UserError, "a token that is none", {server.uri: "URI", tokens.uri: "TOKENS"}),
     ):
         open_rest(RestCatalog(server.uri, "wh", credential=Secret("robot:word"), oauth2_server_uri=tokens.uri), {})
+
+
+def fetch_token(lifetime: object) -> Lease[Secret]:
+    granted = {"access_token": "planted", "token_type": "bearer", "expires_in": lifetime}
+    with answering(200, json.dumps(granted)) as tokens:
+        return OAuth2Client(TokenSession(), tokens.uri, Secret("robot:word"), {}).fetch()
+
+
+@pytest.mark.parametrize("lifetime", [3599, 3599.0, "3599"])
+def test_a_token_s_lifetime_may_be_a_text(lifetime: object) -> None:
+    """OAuth2 says that it is a number, but some servers write it as a text."""
+    before = time.time()
+    ends = fetch_token(lifetime).expires_at
+    assert ends is not None
+    assert before + 3599 <= ends <= time.time() + 3599
+
+
+@pytest.mark.parametrize("lifetime", [None, "null", "inf", "nan"])
+def test_a_token_without_a_finite_lifetime_is_used_until_it_is_refused(lifetime: object) -> None:
+    assert fetch_token(lifetime).expires_at is None
+
+
+@pytest.mark.parametrize("lifetime", ["", "an hour", True, []])
+def test_a_lifetime_that_is_no_number_is_not_of_oauth2(lifetime: object) -> None:
+    with pytest.raises(TokenServerError, match="not in the form of OAuth2") as raised:
+        fetch_token(lifetime)
+    assert "planted" not in str(raised.value)
 
 
 def test_a_header_that_the_catalog_asks_for_but_that_cannot_be_sent_is_explained() -> None:

@@ -6,6 +6,7 @@ PyIceberg's `AuthManager` cannot do this. It gives only a header, so it cannot s
 `rest` overrides private methods instead: see `RestCatalog._create_session` and `_refresh_token` in docs/pyiceberg.md.
 """
 
+import math
 import re
 import time
 from collections.abc import Mapping
@@ -97,7 +98,7 @@ class _Granted(msgspec.Struct):
     """The answer with a token: RFC 6749, section 5.1."""
 
     access_token: str
-    expires_in: float | None = None
+    expires_in: float | None = None  # seconds; some servers write it as a text
 
 
 class _Refused(msgspec.Struct):
@@ -163,10 +164,11 @@ class OAuth2Client:
         response = self._post({name: value for name, value in form.items() if value})
         try:
             if response.ok:
-                granted = msgspec.json.decode(response.content, type=_Granted)
+                granted = msgspec.json.decode(response.content, type=_Granted, strict=False)
                 if not _TOKEN.fullmatch(granted.access_token):
                     raise TokenServerError(f"{self._server} answers with a token that has characters of no token")
-                expires_at = None if granted.expires_in is None else asked_at + granted.expires_in
+                lifetime = math.inf if granted.expires_in is None else granted.expires_in
+                expires_at = asked_at + lifetime if math.isfinite(lifetime) else None
                 return Lease.until(Secret(granted.access_token), expires_at)
             refused = msgspec.json.decode(response.content, type=_Refused)
         except msgspec.MsgspecError:
