@@ -57,6 +57,7 @@ class Refreshed(Generic[T]):
         self._fetch = fetch
         self._refusal = refusal
         self._lock = threading.Lock()
+        self._meanwhile: Lease[T] | None = None  # what others get while one thread refreshes the value
         self._keep(first)
 
     def current(self) -> Lease[T]:
@@ -71,7 +72,7 @@ class Refreshed(Generic[T]):
         left = self._find_life(old)
         if not self._lock.acquire(blocking=left <= SHORT_LIFE):
             assert old is not None, "what has time left is a value"
-            return _prolong(old, left)
+            return self._prolong_for_all(old, left)
         try:
             lease = self._lease  # another thread may have refreshed it
             return self._fetch_or_prolong(lease) if lease is None or self._is_due(lease) else lease
@@ -113,6 +114,13 @@ class Refreshed(Generic[T]):
         facts.report(RefreshedCredentials())
         self._keep(lease)
         return lease
+
+    def _prolong_for_all(self, old: Lease[T], left: float) -> Lease[T]:
+        """Return the same lease until it is due: with another one, each task ends its data file."""
+        meanwhile = self._meanwhile
+        if meanwhile is None or meanwhile.value is not old.value or not meanwhile.seconds_left:
+            self._meanwhile = meanwhile = _prolong(old, left)
+        return meanwhile
 
     def _find_life(self, lease: Lease[T] | None) -> float:
         """Return the seconds until the value expires, by the clock that says so first. 0 if there is no value."""

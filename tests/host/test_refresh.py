@@ -225,3 +225,23 @@ def test_a_server_that_hangs_holds_up_one_thread_until_the_value_has_expired(clo
         finally:
             server.answers.set()
         assert (held_up.result().value, waiting.result().value) == (1, 1)
+
+
+def test_while_a_server_hangs_all_threads_have_the_same_lease_until_it_is_due(clock: Clock) -> None:
+    """A task ends its data file when it gets another one."""
+    server = HangingServer(clock)
+    renewed = Refreshed("a number", server.grant, Lease.until(0, clock.now + HOUR))
+    clock.now += HOUR / 2
+    with ThreadPoolExecutor() as threads:
+        held_up = threads.submit(renewed.current)
+        assert server.is_asked.wait(60)
+        try:
+            first = renewed.current()
+            clock.now += HOUR / 20 - 1
+            assert renewed.current() == first
+            clock.now += 1
+            later = renewed.current()
+            assert (later.value, later.seconds_left) == (0, HOUR / 20 * 0.9)
+        finally:
+            server.answers.set()
+        assert held_up.result() == renewed.current()
