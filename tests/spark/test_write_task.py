@@ -27,7 +27,7 @@ from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import BrokenTaskError, ConnectorError, RetryableError, UserError
 from connector.host.refresh import Lease
 from connector.host.threads import StartedCalls
-from connector.model.binding import Binding
+from connector.model.binding import Arrangement, Binding, PartitionField
 from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
@@ -320,6 +320,31 @@ def test_files_end_when_the_credentials_of_either_table_are_refreshed(tmp_path: 
         driver.send(None)
         wrote = driver.recv()
     assert [file.rows for file in wrote.output.files[0]] == [1, 2, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("mode", "run_limit", "merged"),
+    [("none", 1 << 20, True), ("hash", 1 << 20, False), ("hash", 500, True)],  # a run has about 300 bytes
+    ids=["merged at the end", "merged with those of other tasks", "merged before the next table"],
+)
+def test_a_task_merges_its_runs_before_their_credentials_expire(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, run_limit: int, merged: bool
+) -> None:
+    """No block comes until then. Later, it could read the runs, but write no files."""
+    monkeypatch.setattr(write_task, "UPLOADS_CHECK", 0.01)
+    claim = claim_of_one_row(tmp_path, BINDINGS[1], seconds=0.1)
+    destination = replace(claim.layout.destination, properties=Properties({"write.distribution-mode": mode}))
+    arrangement = Arrangement(1, (PartitionField(2, "truncate[10]"),))
+    of_table = replace(claim.layout, destination=destination, arrangement=arrangement, run_limit=run_limit)
+    with task_of_one_row(tmp_path) as (_, driver):
+        driver.send(replace(claim, layout=of_table))
+        assert driver.recv() == Next(1)
+        expected = "1/**/*.parquet" if merged else "*.run"
+        assert wait_until(lambda: any(tmp_path.glob(expected)))
+        driver.send(None)
+        output = driver.recv().output
+    assert [file.rows for file in output.files.get(1, ())] == [1] * merged
+    assert len(output.runs.get(1, ())) == (not merged)
 
 
 def test_files_that_the_driver_may_have_counted_are_not_deleted(tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ class RunWriter:
         self._local_runs = local_runs
         self._layout, self._rows, self._new_file = layout, rows, new_file
         self._arrangement = RowArrangement(layout.binding.columns, layout.arrangement, layout.destination.options)
+        self._is_merged_here = layout.destination.properties.get(DISTRIBUTION) == "none"
         self._first_line = 0
         self._files: list[DataFile] = []
 
@@ -59,15 +60,16 @@ class RunWriter:
             self._write_run(batches)
 
     def leave_room(self) -> None:
-        """Merge the runs if the next table would have less than half of the task's share for its own."""
+        """Merge the runs if they are merged here in the end, or if the next table would have less than half of the
+        task's share for its own."""
         self.close_file()
-        if self._local_runs.size > self._layout.run_limit // 2:
+        if self._is_merged_here or self._local_runs.size > self._layout.run_limit // 2:
             self._merge()
 
     def finish(self) -> list[DataFile]:
         """Return the data files. The rows that are in none of them are in `runs`."""
         self.close_file()
-        if self._layout.destination.properties.get(DISTRIBUTION) == "none":
+        if self._is_merged_here:
             self._merge()
         return self._files
 
@@ -91,6 +93,8 @@ class RunWriter:
             self._merge()
 
     def _merge(self) -> None:
+        if not self.runs:
+            return
         self._rows.release()  # for the merge
         ranges = plan_merge([each.run for each in self.runs], self._arrangement.sort_columns, 1)
         self._files += write_merged(self._layout, ranges, [each.file for each in self.runs])

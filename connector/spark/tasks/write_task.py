@@ -189,13 +189,13 @@ class TableFiles:
             self._rejected.write(make_batch(decoded.rejected, datetime.now(UTC), arrow_schema(rejected.binding)))
 
     def close(self) -> None:
-        """Complete the open files. Further rows go to new ones."""
-        self._rows.close_file()
-        if self._rejected:
-            self._rejected.close_file()
+        """Complete the open files, and those for which runs would be merged later. Further rows go to new ones."""
+        for writer in filter(None, (self._rows, self._rejected)):
+            writer.close_file()
+        self.leave_room()
 
     def leave_room(self) -> None:
-        """Merge sorted runs that would take the next table's room on the disk."""
+        """Merge the runs that are merged in this task, and those that would take the next table's room on the disk."""
         for writer in self._run_writers.values():
             writer.leave_room()
 
