@@ -38,6 +38,7 @@ from connector.storage.file_access import (
     AZURE_TOKEN_FILE,
     S3_SCHEMES,
     has_sign_in,
+    read_end,
 )
 from connector.storage.s3_environment import choose_checksums, find_certificates, find_proxy
 from connector.storage.storage_errors import LATE
@@ -138,7 +139,7 @@ class ArrowFileIO(PyArrowFileIO):
         options: dict[str, Any] = {"retry_time_limit": timedelta(seconds=RETRY_SECONDS)}
         if token := self.properties.get(GCS_TOKEN):
             # PyArrow demands a time, and sends the token also afterwards.
-            ends = datetime.fromtimestamp(int(self.properties.get(GCS_TOKEN_EXPIRES_AT_MS, 0)) / 1000, UTC)
+            ends = datetime.fromtimestamp(read_end(self.properties, GCS_TOKEN_EXPIRES_AT_MS) or 0, UTC)
             options |= {"access_token": token, "credential_token_expiration": ends}
         else:
             options["anonymous"] = True

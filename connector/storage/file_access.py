@@ -153,6 +153,7 @@ _ADDRESSES: Final = {
 
 # How long a token without an expiry is assumed to be valid: AWS issues none for less than 15 minutes.
 SHORTEST_LIFE: Final = 900  # seconds
+_TOO_LATE_MS: Final = 253_402_300_800_000  # the year 10000, which Python does not have
 DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
 
 # The schemes of one kind of store. Any other scheme is a kind of its own.
@@ -244,8 +245,17 @@ def add_expiry(vended: Mapping[str, str]) -> dict[str, str]:
     """Return the properties that a catalog has just vended. A token without an expiry gets the earliest one."""
     vended = {**vended, **_read_account(vended)}
     assumed = str(int((time.time() + SHORTEST_LIFE) * 1000))
-    ends = {end: assumed for token, end in EXPIRES_AT_MS.items() if token in vended and end not in vended}
+    ends = {end: assumed for token, end in EXPIRES_AT_MS.items() if token in vended and not read_end(vended, end)}
     return {**vended, **ends}
+
+
+def read_end(properties: Mapping[str, str], name: str) -> float | None:
+    """Return when a token expires, in seconds since the epoch. None if the property is not set, or is no time."""
+    try:
+        milliseconds = int(properties.get(name, ""))
+    except ValueError:
+        return None
+    return milliseconds / 1000 if 0 < milliseconds < _TOO_LATE_MS else None  # servers write either for never
 
 
 def has_sign_in(scheme: str, properties: Mapping[str, str]) -> bool:
@@ -284,5 +294,5 @@ def access_to(table: Table) -> FileAccess:
             f"table {TableIdentifier.of(table)}: neither the config nor the catalog has credentials for its files at "
             f"{table.location()}. Set {where}, or let the catalog vend them."
         )
-    ends = [int(properties[end]) / 1000 for end in EXPIRES_AT_MS.values() if end in properties]
+    ends = filter(None, (read_end(properties, name) for name in EXPIRES_AT_MS.values()))
     return Lease.until(Properties(properties), min(ends, default=None))

@@ -20,6 +20,7 @@ from connector.storage.file_access import (
     file_properties,
     keep_addresses,
 )
+from connector.storage.file_io import StoreFileIO, open_file_io
 from support.servers.odd_servers import answering
 from support.snapshots import check_text
 
@@ -160,6 +161,40 @@ def test_a_token_that_was_handed_out_without_an_end_is_not_used_for_longer_than_
     assert access.expires_at is not None
     assert before + SHORTEST_LIFE - 1 <= access.expires_at <= time.time() + SHORTEST_LIFE
     assert add_expiry(KEY) == KEY
+
+
+# Such as the first millisecond of the year 10000, a number that no float can be, and one that int() refuses.
+NO_TIMES: Final = ["", "0", "-1", "never", "2026-01-01T00:00:00Z", "253402300800000", "9" * 400, "9" * 5000]
+
+
+@pytest.mark.parametrize("end", NO_TIMES, ids=lambda end: end[:20])
+@pytest.mark.parametrize(
+    ("location", "token", "ends"),
+    [
+        ("s3://b/t", "s3.session-token", "s3.session-token-expires-at-ms"),
+        ("gs://b/t", "gcs.oauth2.token", "gcs.oauth2.token-expires-at"),
+        ("abfss://c@lake.host/t", "adls.sas-token.lake.host", "adls.sas-token-expires-at-ms.lake.host"),
+    ],
+)
+def test_an_end_that_is_no_time_is_none(location: str, token: str, ends: str, end: str) -> None:
+    before = time.time()
+    access = access_to(table(location, add_expiry({**KEY, token: "planted", ends: end})))
+    assert access.expires_at is not None
+    assert before + SHORTEST_LIFE - 1 <= access.expires_at <= time.time() + SHORTEST_LIFE
+
+
+@pytest.mark.parametrize("end", NO_TIMES, ids=lambda end: end[:20])
+def test_a_key_without_a_token_does_not_expire(end: str) -> None:
+    """Some catalogs send an end with keys that have none."""
+    assert access_to(table("s3://b/t", add_expiry({**KEY, "s3.session-token-expires-at-ms": end}))).expires_at is None
+
+
+@pytest.mark.parametrize("end", NO_TIMES, ids=lambda end: end[:20])
+def test_a_bucket_of_google_is_opened_with_a_token_whose_end_is_no_time(end: str) -> None:
+    """It may come from the catalog's own config."""
+    io = open_file_io(file_properties({"gcs.oauth2.token": "planted", "gcs.oauth2.token-expires-at": end}))
+    assert isinstance(io, StoreFileIO)
+    assert io.arrow.fs_by_scheme("gs", "b").type_name == "gcs"
 
 
 @pytest.mark.parametrize(
