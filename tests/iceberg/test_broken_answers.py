@@ -173,8 +173,8 @@ def test_a_token_s_lifetime_may_be_a_text(lifetime: object) -> None:
     assert before + 3599 <= ends <= time.time() + 3599
 
 
-@pytest.mark.parametrize("lifetime", [None, "null", "inf", "nan"])
-def test_a_token_without_a_finite_lifetime_is_used_until_it_is_refused(lifetime: object) -> None:
+@pytest.mark.parametrize("lifetime", [None, "null", "inf", "nan", 0, -1])
+def test_a_token_without_a_lifetime_is_used_until_it_is_refused(lifetime: object) -> None:
     assert fetch_token(lifetime).expires_at is None
 
 

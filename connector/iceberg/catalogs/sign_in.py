@@ -167,8 +167,8 @@ class OAuth2Client:
                 granted = msgspec.json.decode(response.content, type=_Granted, strict=False)
                 if not _TOKEN.fullmatch(granted.access_token):
                     raise TokenServerError(f"{self._server} answers with a token that has characters of no token")
-                lifetime = math.inf if granted.expires_in is None else granted.expires_in
-                expires_at = asked_at + lifetime if math.isfinite(lifetime) else None
+                lifetime = granted.expires_in or 0.0  # servers write 0, too, for a token without a lifetime
+                expires_at = asked_at + lifetime if 0 < lifetime < math.inf else None
                 return Lease.until(Secret(granted.access_token), expires_at)
             refused = msgspec.json.decode(response.content, type=_Refused)
         except msgspec.MsgspecError:
