@@ -4,11 +4,16 @@ dead."""
 import random
 import threading
 import uuid
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 BEGINNING: Final = 1_800_000_000.0  # seconds since the epoch
+LONGEST_STALL: Final = 400.0  # seconds
 STEPS_ALLOWED: Final = 20_000  # a schedule takes some hundred
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Killed(BaseException):
@@ -28,6 +33,7 @@ class Stage:
         self.steps = 0
         self.keep_running = self.random.choice((0.0, 0.5, 0.9))
         self.falls_back = self.random.choice((0.0, 0.0, 0.01, 0.04))  # behind all others, in an order; 0: there is none
+        self.stalls = 0.0  # a thread at a boundary, for minutes; 0: none
         self.events: list[str] = []
         self.actors: list[Actor] = []
         self.ended: list[Actor] = []
@@ -55,7 +61,7 @@ class Stage:
         able = [actor for actor in self.actors if actor.is_ready is _always or actor.is_ready()]
         if not able:
             raise StuckError("every process waits for another one")
-        awake = [actor for actor in able if actor.frozen_until <= self.steps] or able
+        awake = [actor for actor in able if actor.process.frozen_until <= self.steps] or able
         chosen = self._chosen(awake)
         # Time passes when nobody has anything to do.
         self._resume(chosen if chosen.wakes_at <= self.now else min(awake, key=lambda actor: actor.wakes_at))
@@ -87,7 +93,8 @@ class Stage:
 
 
 class Actor:
-    """A process of the connector. Whatever it does at a boundary it does in `pause`, or after it in one go."""
+    """A process of the connector, or a thread of one. Whatever it does at a boundary it does in `pause`, or after it in
+    one go."""
 
     present: "Actor | None" = None  # who runs now
 
@@ -96,6 +103,7 @@ class Actor:
         self.name = name
         self.catalog: Any = None  # the process's own connection
         self.store: Any = None  # the same, to the object store
+        self.process = self  # a thread freezes with its process
         self.is_ready: Callable[[], bool] = _always
         self.frozen_until = 0  # steps
         self.wakes_at = 0.0
@@ -139,6 +147,8 @@ class Actor:
         self.stage.now += 0.001
         if self.is_killed or not self.stage.chance(self.stage.keep_running):
             self._switch()
+        if self.stage.stalls and self.stage.chance(self.stage.stalls):
+            self.sleep(self.stage.random.uniform(0, LONGEST_STALL))
 
     def sleep(self, seconds: float) -> None:
         self.wakes_at = self.stage.now + seconds
@@ -148,6 +158,34 @@ class Actor:
         self.is_ready = condition
         self._switch()
         self.is_ready = _always
+
+    def map_in_threads(self, call: Callable[[T], R], things: Iterable[T], name: str) -> list[R]:
+        """Return what the calls return. Each has a thread; the last one has this one, which waits for the others. If
+        it is killed or fails, they are killed."""
+        results: dict[int, R] = {}
+
+        def run(number: int, thing: T, _: Actor) -> None:
+            results[number] = call(thing)
+
+        runs = [partial(run, number, thing) for number, thing in enumerate(things)]
+        threads = [self._start_thread(f"{name} {number}", each) for number, each in enumerate(runs[:-1])]
+        try:
+            for each in runs[-1:]:
+                each(self)
+            if threads:
+                self.wait_for(lambda: all(thread.is_done for thread in threads))
+        finally:
+            for thread in threads:
+                thread.kill()
+        for error in filter(None, (thread.error for thread in threads)):
+            raise error
+        return [results[number] for number in range(len(runs))]
+
+    def _start_thread(self, name: str, run: Callable[["Actor"], None]) -> "Actor":
+        thread = Actor(self.stage, f"{self.name} {name}", run, self.clock_skew)
+        thread.catalog, thread.store, thread.process = self.catalog, self.store, self.process
+        self.stage.enter(thread)
+        return thread
 
     def _switch(self) -> None:
         assert self._body
@@ -177,6 +215,12 @@ class _Body(threading.Thread):
             actor.live()
             self.free.append(self)
             stage.baton.release()
+
+
+def running() -> Actor:
+    """The process that runs now, or its thread."""
+    assert Actor.present, "only simulated processes ask"
+    return Actor.present
 
 
 def _held_lock() -> threading.Lock:

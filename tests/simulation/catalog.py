@@ -9,7 +9,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Properties
 
-from simulation.actors import Actor
+from simulation.actors import running
 from simulation.lake import Commit, Metadata, Path
 from simulation.network import Network
 from simulation.takeovers import Author
@@ -18,14 +18,14 @@ from simulation.takeovers import Author
 class SimulatedCatalog(NoopCatalog):
     """What of a catalog the connector uses."""
 
-    def __init__(self, actor: Actor, network: Network, author: Author) -> None:
+    def __init__(self, network: Network, author: Author) -> None:
         super().__init__("simulated")
         self.read: dict[Path, int] = {}  # the newest sequence number
-        self._actor, self._network, self._author = actor, network, author
-        self._io = network.store_of(actor)
+        self._network, self._author = network, author
+        self._io = network.open_store()
 
     def load_table(self, identifier: Any) -> Table:
-        metadata = self._network.load_table(self._actor, identifier)
+        metadata = self._network.load_table(identifier)
         self.read[identifier] = metadata.last_sequence_number
         return self._table(identifier, metadata)
 
@@ -33,7 +33,7 @@ class SimulatedCatalog(NoopCatalog):
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
     ) -> CommitTableResponse:
         commit = Commit((table.name()[0], table.name()[1]), requirements, updates)
-        metadata = self._network.send(self._actor, commit, self._author)
+        metadata = self._network.send(commit, self._author)
         return CommitTableResponse.model_construct(metadata=metadata, metadata_location="memory:///metadata.json")
 
     def namespace_exists(self, namespace: Any) -> bool:  # noqa: ARG002 - PyIceberg's signature
@@ -55,17 +55,17 @@ class SimulatedCatalog(NoopCatalog):
         properties: Properties = EMPTY_DICT,
     ) -> Table:
         assert (location, partition_spec, sort_order) == (None, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER)
-        self._network.call(self._actor, self._network.weather.load, "the creation of a table")
+        self._network.call(self._network.weather.load, "the creation of a table")
         others = {name: value for name, value in properties.items() if name != "format-version"}
         version_3 = properties.get("format-version") == "3"
         metadata = self._network.lake.create(identifier, schema, others, version_3=version_3)
-        self._actor.tell(f"creates {identifier[1]}")
+        running().tell(f"creates {identifier[1]}")
         return self._table(identifier, metadata)
 
     def drop_table(self, identifier: Any) -> None:
-        self._network.call(self._actor, self._network.weather.load, "the drop of a table")
+        self._network.call(self._network.weather.load, "the drop of a table")
         self._network.lake.drop(identifier)
-        self._actor.tell(f"drops {identifier[1]}")
+        running().tell(f"drops {identifier[1]}")
 
     def _table(self, path: Path, metadata: Metadata) -> Table:
         return Table(path, metadata, "memory:///metadata.json", self._io, self)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
+from types import SimpleNamespace
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from connector.iceberg.maintenance import compact_table, expire_snapshots, remov
 from connector.iceberg.metadata import snapshot_manifests
 from connector.rpc import apply
 from connector.session import backlog, committer, loads, progress
-from simulation.actors import BEGINNING, Actor
+from simulation.actors import BEGINNING, Actor, running
 from simulation.compacting import compact_names
 from simulation.files import keep_in_memory
 from simulation.searching import search_names
@@ -35,25 +36,20 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-def _actor() -> Actor:
-    assert Actor.present, "only simulated processes ask"
-    return Actor.present
-
-
 class _Time:
     """Stands for the module `time`."""
 
     @staticmethod
     def monotonic() -> float:
-        return _actor().stage.now
+        return running().stage.now
 
     @staticmethod
     def time_ns() -> int:
-        return int((_actor().stage.now + _actor().clock_skew) * 1e9)
+        return int((running().stage.now + running().clock_skew) * 1e9)
 
     @staticmethod
     def sleep(seconds: float) -> None:
-        _actor().sleep(seconds)
+        running().sleep(seconds)
 
 
 class _Datetime:
@@ -69,15 +65,49 @@ class _Random:
 
     @staticmethod
     def uniform(low: float, high: float) -> float:
-        return _actor().stage.random.uniform(low, high)
+        return running().stage.random.uniform(low, high)
 
     @staticmethod
     def token_hex(size: int) -> str:
-        return _actor().stage.random.randbytes(size).hex()
+        return running().stage.random.randbytes(size).hex()
 
     @staticmethod
     def uuid4() -> UUID:
-        return _actor().stage.uuid()
+        return running().stage.uuid()
+
+
+class _Lock:
+    """Stands for `threading.Lock`."""
+
+    def __init__(self) -> None:
+        self._is_held = False
+
+    def __enter__(self) -> None:
+        if self._is_held:
+            running().wait_for(lambda: not self._is_held)
+        self._is_held = True
+
+    def __exit__(self, *_: object) -> None:
+        self._is_held = False
+
+
+class _Condition:
+    """Stands for `threading.Condition`: where threads may stall, they may do so before its block. No boundary is in the
+    block, so nobody waits for it."""
+
+    def __enter__(self) -> None:
+        if running().stage.stalls:
+            running().pause()
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def notify_all(self) -> None:
+        pass
+
+
+def _in_threads(call: Callable[[T], R], things: Iterable[T], name: str) -> list[R]:
+    return running().map_in_threads(call, things, name)
 
 
 def _one_by_one(call: Callable[[T], R], things: Iterable[T], _name: str, _at_once: int = 0) -> list[R]:
@@ -109,7 +139,7 @@ def _files_under(store: FileIO, directory: str) -> Iterator[str]:
 
 
 def _open_catalog(_config: object) -> Any:
-    return _actor().catalog
+    return running().catalog
 
 
 def _remember(patch: pytest.MonkeyPatch) -> None:
@@ -176,6 +206,10 @@ def simulated(*, with_avro: bool = False) -> Iterator[pytest.MonkeyPatch]:
         for module in [module for name, module in sys.modules.items() if name.startswith("connector.")]:
             if hasattr(module, "map_in_threads"):
                 patch.setattr(module, "map_in_threads", _one_by_one)
+        patch.setattr(snapshot, "threading", SimpleNamespace(Lock=_Lock))
+        patch.setattr(committer, "threading", SimpleNamespace(Condition=_Condition))
+        patch.setattr(commit, "map_in_threads", _in_threads)  # each table of a session
+        patch.setattr(apply, "map_in_threads", _in_threads)
         patch.setattr(loads, "StartedCalls", _StartedCalls)
         patch.setattr(remove_task_orphans, "files_under", _files_under)
         patch.setattr(apply, "open_catalog", _open_catalog)

@@ -43,11 +43,13 @@ from simulation.searching import loading_jobs
 from simulation.source import Source
 from simulation.takeovers import Author
 from simulation.task import TASK, RuntimeSession
+from simulation.weather import Climate
 from simulation.writing import SimulatedWriting
 
 COMPACTIONS: Final = 4
 EXPIRIES: Final = 2
 RETRIES: Final = 5
+LATE: Final = 10.0  # seconds
 LIMIT: Final = Limit(commits=1000, size=1 << 40)
 
 
@@ -83,10 +85,10 @@ class Instance:
         self.session.acknowledged(actor, session.acknowledge(staged).patch)
 
     def _open(self, actor: Actor) -> transactions.Session:
-        catalog, key_range = SimulatedCatalog(actor, self.network, self.author), self.author.key_range
+        catalog, key_range = SimulatedCatalog(self.network, self.author), self.author.key_range
         actor.catalog = catalog
         self._staged = recovery.select_overlapping_commits(read_state(TASK, self.message.state), key_range)
-        actor.store = self.network.store_of(actor)
+        actor.store = self.network.open_store()
         manifests = ManifestCache()
         attempt = partial(self._attempt, manifests)
         committer = Committer(attempt, LIMIT, [self._note_used])
@@ -121,8 +123,7 @@ class Instance:
         tell: Tell,
     ) -> None:
         """Transactions and retries commit in threads of their own."""
-        assert Actor.present
-        catalog = SimulatedCatalog(Actor.present, self.network, self.author)
+        catalog = SimulatedCatalog(self.network, self.author)
         # No lock keeps them from meeting the conflicts of other processes.
         commit.try_commits(catalog, staged, without_retry, SnapshotWriters(manifests), tell=tell)
 
@@ -138,7 +139,8 @@ class Instance:
             if owner.is_done:
                 return
             assert backlog.next_due is not None
-            actor.sleep(max(backlog.next_due - actor.stage.now, 0.0))
+            is_late = self.network.weather.climate is Climate.OUTAGES  # then all tables are due
+            actor.sleep(max(backlog.next_due - actor.stage.now, 0.0) + (LATE if is_late else 0.0))
             try:
                 committer.retry()
             except ConnectorError as error:
@@ -161,12 +163,12 @@ class Instance:
         return tables
 
     def _write_job(self, actor: Actor, prefixes: Sequence[str], _row_ids: object) -> WriteJob:
-        return SimulatedWriting(actor, self.network.store_of(actor), self._tables, prefixes)
+        return SimulatedWriting(actor, self.network.open_store(), self._tables, prefixes)
 
     def _collect(self, owner: Actor, actor: Actor) -> None:
         """The thread that deletes what earlier sessions left behind: a slow one knows nothing of what came since."""
         actor.sleep(actor.stage.random.choice((0.0, 0.0, 10.0, 400.0)))
-        catalog = SimulatedCatalog(actor, self.network, self.author)
+        catalog = SimulatedCatalog(self.network, self.author)
         actor.wait_for(lambda: not self.network.is_resetting)
         self.network.deleting += 1
         try:
@@ -190,8 +192,8 @@ class Instance:
             stage.enter(Actor(stage, f"{owner.name} ends", end_after(stage.random.uniform(0, 30), compacting)))
 
     def _compact(self, owner: Actor, manifests: ManifestCache, actor: Actor) -> None:
-        catalog = SimulatedCatalog(actor, self.network, self.author)
-        actor.store = self.network.store_of(actor)
+        catalog = SimulatedCatalog(self.network, self.author)
+        actor.store = self.network.open_store()
         write = partial(compact, partial(self._wait_for_commit, owner))
         plans = (plan_compaction, plan_rearrangement)
         compactors = [
@@ -215,7 +217,7 @@ class Instance:
 
     def _expire(self, owner: Actor, actor: Actor) -> None:
         """The same thread's other work, when commits have landed. It too may linger after its process."""
-        catalog = SimulatedCatalog(actor, self.network, self.author)
+        catalog = SimulatedCatalog(self.network, self.author)
         for _ in range(EXPIRIES):
             actor.sleep(actor.stage.random.choice((0.0, 10.0, 100.0)))
             for table in self._tables:
@@ -224,7 +226,7 @@ class Instance:
 
     def _remove_used(self, owner: Actor, actor: Actor) -> None:
         """And the same thread's third: located rows that commits have used."""
-        store = self.network.store_of(actor)
+        store = self.network.open_store()
         for _ in range(EXPIRIES):
             actor.wait_for(lambda: bool(self._used) or owner.is_done)
             actor.sleep(actor.stage.random.choice((0.0, 0.0, 10.0)))

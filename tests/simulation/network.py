@@ -16,7 +16,7 @@ from pyiceberg.table.update import AddSnapshotUpdate, SetPropertiesUpdate
 
 from connector.iceberg.commits.writers import RESET_PREFIX
 from connector.iceberg.fences import fence
-from simulation.actors import Actor, Stage
+from simulation.actors import Stage, running
 from simulation.lake import Commit, Lake, Metadata, Path
 from simulation.store import StoreIO
 from simulation.takeovers import Author, Takeovers
@@ -46,20 +46,22 @@ class Network:
         self.is_calm = True
         self.weather = replace(self.weather, load=0.0, commit=0.0, store=0.0)
         self.refusing.clear()
+        self.stage.stalls = 0.0
 
-    def load_table(self, actor: Actor, path: Path) -> Metadata:
-        self.call(actor, self.weather.load, f"the load of {path[1]}")
+    def load_table(self, path: Path) -> Metadata:
+        self.call(self.weather.load, f"the load of {path[1]}")
         metadata = self.lake.table(path)
-        actor.tell(f"loads {path[1]} at sequence number {metadata.last_sequence_number}")
+        running().tell(f"loads {path[1]} at sequence number {metadata.last_sequence_number}")
         return metadata
 
-    def call(self, actor: Actor, rate: float, what: str) -> None:
+    def call(self, rate: float, what: str) -> None:
         """A request that may fail before anything has happened."""
-        actor.pause()
+        running().pause()
         if self.stage.chance(rate):
             raise ServerError(f"500: {what} was not answered")
 
-    def send(self, actor: Actor, commit: Commit, author: Author) -> Metadata:
+    def send(self, commit: Commit, author: Author) -> Metadata:
+        actor = running()
         actor.pause()
         name = commit.path[1]
         if error := self.refusing.get(commit.path):
@@ -103,10 +105,11 @@ class Network:
             self.takeovers.resets(author, table, value, sequence_number)
         return metadata
 
-    def store_of(self, actor: Actor) -> StoreIO:
-        """One process's connection to the object store. A call that fails may have been executed."""
+    def open_store(self) -> StoreIO:
+        """A connection to the object store. A call that fails may have been executed."""
 
         def boundary(action: str, location: str, execute: Callable[[], object]) -> None:
+            actor = running()
             actor.pause()
             fails = self.stage.chance(self.weather.store)
             if not fails or self.stage.chance(0.5):

@@ -24,7 +24,7 @@ ANSWERS: int = 3  # of an apply; state in the third one is fatal
 
 def publish(actor: Actor, network: Network, task: Task, new: Materialization, *, tells_state: bool) -> None:
     """As the runtime does it: apply is asked again with the state that it has answered, until it answers with none."""
-    actor.catalog = SimulatedCatalog(actor, network, Author(0, "apply"))
+    actor.catalog = SimulatedCatalog(network, Author(0, "apply"))
     for _ in range(ANSWERS):
         applied = apply(Apply(new, "2", task.published, "1", task.state if tells_state else None))
         actor.pause()
@@ -46,13 +46,13 @@ def reset(actor: Actor, network: Network, task: Task, skipped: set[Row]) -> None
     network.is_resetting = True
     try:
         actor.wait_for(lambda: not network.deleting)
-        catalog = SimulatedCatalog(actor, network, Author(0, "operator"))
+        catalog = SimulatedCatalog(network, Author(0, "operator"))
         for path in [*network.lake.tables]:
             staged = [entry for entry in read_state(TASK, task.state) if entry.path == path]
             while fenced := _fenced(catalog, staged):
                 with suppress(RetryableError):  # the table was changed in that moment: look again
                     author = Author(0, fenced[0].writer.key_range)
-                    table = SimulatedCatalog(actor, network, author).load_table(path)
+                    table = SimulatedCatalog(network, author).load_table(path)
                     _reset(table, network, fenced, skipped)
     finally:
         network.is_resetting = False

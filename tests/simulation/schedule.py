@@ -24,16 +24,20 @@ from simulation.lake import BrokenPromiseError, Lake, Path
 from simulation.network import Network
 from simulation.takeovers import Author
 from simulation.task import TASK, BoundTable, Kind, Row, RuntimeSession, SessionOverError, Task
-from simulation.weather import Weather, weather
+from simulation.weather import Climate, Weather, weather
 
 FREEZES: Final = 0.5
 # What a task has, one for each binding.
-BINDINGS: Final[Sequence[Sequence[Kind]]] = (
-    *4 * [[Kind.ROWS]],
+SEVERAL_TABLES: Final[Sequence[Sequence[Kind]]] = (
     [Kind.ROWS, Kind.ROWS],
     [Kind.REJECTING],
-    [Kind.UPDATES],
     [Kind.ROWS, Kind.UPDATES],
+)
+BINDINGS: Final[Sequence[Sequence[Kind]]] = (
+    *4 * [[Kind.ROWS]],
+    *SEVERAL_TABLES[:2],
+    [Kind.UPDATES],
+    *SEVERAL_TABLES[2:],
 )
 PARTITIONED: Final = 0.5  # of the tables that others have made
 VERSION_3: Final = 0.25  # of the tasks with updates
@@ -91,7 +95,8 @@ class Outline:
 
 
 def outline(random: Random) -> Outline:
-    drawn, kinds = weather(random), random.choice(BINDINGS)
+    drawn = weather(random)
+    kinds = random.choice(SEVERAL_TABLES if drawn.climate is Climate.OUTAGES else BINDINGS)
     return Outline(drawn, kinds, _choose_versions(random) if Kind.UPDATES in kinds else Versions.TWO)
 
 
@@ -128,6 +133,7 @@ class Schedule:
         self._stage = stage
         drawn = outline(random)
         self._weather, kinds = drawn.weather, drawn.kinds
+        stage.stalls = drawn.weather.stalling
         self._lake = Lake(lambda: stage.now, stage.uuid)
         self._engine = Engine(self._lake, random)
         bound = [BoundTable(("shop", f"table-{number}"), kind) for number, kind in enumerate(kinds)]
@@ -302,7 +308,7 @@ class Schedule:
         session = RuntimeSession(
             self._task, self._topology, is_last=is_last, records_at_once=is_last or self._stage.chance(0.5)
         )
-        transactions = 1 if is_last else random.choice((0, 1, 1, 2))
+        transactions = 1 if is_last else random.choice(self._weather.transactions)
         acknowledges_last = is_last or self._stage.chance(0.5)
         assert self._task.published
         for number, held in enumerate(session.ranges):
@@ -363,7 +369,8 @@ class Schedule:
 
     def _refuse(self, path: Path) -> None:
         errors = (ForbiddenError, ServiceUnavailableError, ServiceUnavailableError)
-        self._network.refusing[path] = self._stage.random.choice(errors)
+        refused = [*self._lake.tables] if self._weather.climate is Climate.OUTAGES else [path]
+        self._network.refusing |= dict.fromkeys(refused, self._stage.random.choice(errors))
 
     def _give_up(self, session: RuntimeSession) -> None:
         """The runtime takes the session's processes for dead: most are, some only freeze, some even go on.

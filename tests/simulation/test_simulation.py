@@ -25,6 +25,7 @@ from simulation.environment import simulated
 from simulation.found_seeds import OTHER_SEED, read_seeds, record_seed
 from simulation.schedule import Outline, Result, Versions
 from simulation.task import Kind
+from simulation.thread_defects import THREAD_DEFECTS
 from simulation.update_defects import UPDATE_DEFECTS
 from simulation.vector_defects import VECTOR_DEFECTS
 from simulation.weather import Climate
@@ -44,11 +45,13 @@ ALL_DEFECTS: Final = {
     **BACKFILL_DEFECTS,
     **COMPACTION_DEFECTS,
     **CRASH_DEFECTS,
+    **THREAD_DEFECTS,
 }
 NEEDED: Final[Mapping[str, Callable[[Outline], bool]]] = {  # of a schedule, to have what the defect breaks
     **dict.fromkeys(
         (*UPDATE_DEFECTS, "deletes_in_another_partition", "loses_deletes"), lambda outline: outline.has_updates
     ),
+    **dict.fromkeys(THREAD_DEFECTS, lambda outline: outline.weather.climate is Climate.OUTAGES),
     **dict.fromkeys((*VECTOR_DEFECTS, "forgets_older_positions"), lambda outline: outline.versions is not Versions.TWO),
     **dict.fromkeys((*COMPACTION_DEFECTS, "takes_young_files_for_orphans"), lambda outline: outline.has_compactions),
     "a_compaction_of_any_age_is_committed": lambda outline: outline.has_compactions and outline.weather.idling > 0,

@@ -12,6 +12,7 @@ from simulation.task import TOPOLOGIES
 class Climate(Enum):
     MIXED = "everything now and then"
     REFUSALS = "tables refuse commits for longer than a session lives, and two topologies take turns"
+    OUTAGES = "all tables refuse commits at once, and are retried beside transactions"
     RESETS = "an operator is kept busy by several logs of one task"
 
 
@@ -38,12 +39,14 @@ class Weather:
     resetting: float  # its operator has found it fenced
     cleaning: float  # another engine removes staged files as orphans, while the task is stopped for days
     # of a process
+    stalling: float  # at a boundary, for minutes
     going_on: float  # although its runtime has given it up
     collecting: float  # the others are too slow for it to matter
     retrying: float  # between its transactions
     compacting: float  # beside its transactions
     idling: float  # for hours, before a transaction
     # of the schedule
+    transactions: Sequence[int]  # of a session
     sessions: int  # before the last one
     topologies: Sequence[Sequence[Range]]
     forks: bool  # it has several logs, which should never be
@@ -66,11 +69,13 @@ def weather(random: Random) -> Weather:
         restoring=0.0,
         resetting=random.choice((0.3, 0.7)),
         cleaning=random.choice((0.0, 0.0, 0.0, 0.5)),
+        stalling=0.0,
         going_on=random.choice((0.3, 0.7)),
         collecting=random.choice((0.3, 1.0)),
         retrying=random.choice((0.0, 0.5)),
         compacting=random.choice((0.0, 0.0, 0.0, 0.4, 1.0)),
         idling=random.choice((0.0, 0.0, 0.0, 0.5)),
+        transactions=(0, 1, 1, 2),
         sessions=random.choice((1, 1, 1, 1, 2, 2, 3)),
         topologies=random.choice((TOPOLOGIES, random.choices(TOPOLOGIES, k=2))),
         forks=random.random() < 0.35,
@@ -81,6 +86,8 @@ def weather(random: Random) -> Weather:
             return _refusals(random, calm)
         case share if share < 0.2:
             return _resets(random, calm)
+        case share if share < 0.25:
+            return _outages(random, calm)
         case _:
             return drawn
 
@@ -110,4 +117,25 @@ def _resets(random: Random, calm: Weather) -> Weather:
         sessions=3,
         topologies=random.choices(TOPOLOGIES),
         forks=True,
+    )
+
+
+def _outages(random: Random, calm: Weather) -> Weather:
+    return replace(
+        calm,
+        climate=Climate.OUTAGES,
+        stalling=random.choice((0.02, 0.06)),
+        giving_up=random.choice((0.003, 0.01)),
+        foreign=0.0,
+        refusing=random.choice((0.01, 0.03)),
+        yielding=random.choice((0.02, 0.05)),
+        specifying=0.0,
+        cleaning=0.0,
+        retrying=1.0,
+        compacting=0.0,
+        idling=0.0,
+        transactions=(2, 3, 4),
+        sessions=2,
+        topologies=random.choices(TOPOLOGIES),
+        forks=False,
     )
