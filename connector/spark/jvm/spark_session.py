@@ -65,6 +65,9 @@ LOCAL_SETTINGS: Final = {
     # The JVM sends heartbeats to itself. If the clock is set forward, or the container was paused, it would take itself
     # for lost, and end ten minutes later.
     "spark.storage.blockManagerHeartbeatTimeoutMs": "10000d",
+    # Spark makes a secret for the session. Without it, every user of the machine could read the functions of jobs from
+    # Spark's port, with the credentials in them.
+    "spark.authenticate": "true",
 }
 LOCAL_ENVIRONMENT: Final = {"SPARK_LOCAL_IP": "127.0.0.1"}  # for the time before Spark has read its settings
 
