@@ -108,12 +108,24 @@ def test_a_second_attempt_beside_a_slow_one_is_refused() -> None:
     assert check_master({"spark.speculation": "true"}) == "tasks run on this machine"
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2, 3]", "local-cluster[2,1,1024]"])
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2, 3]"])
 def test_a_master_of_this_machine_is_known(master: str) -> None:
     assert check_master({"spark.master": master}) == "tasks run on this machine"
 
 
-@pytest.mark.parametrize("master", ["loca[2]", "local[x]", "local[2", "localhost", "", "spark", "http://host:7077"])
+@pytest.mark.parametrize(
+    "master",
+    [
+        "loca[2]",
+        "local[x]",
+        "local[2",
+        "localhost",
+        "local-cluster[2,1,1024]",  # only for the tests of Spark itself
+        "",
+        "spark",
+        "http://host:7077",
+    ],
+)
 def test_a_master_that_spark_does_not_know_is_refused_before_a_jvm_starts(master: str) -> None:
     with pytest.raises(UserError, match="which is no master of Spark"):
         check_master({"spark.master": master})

@@ -30,7 +30,7 @@ MASTER_TIMEOUT: Final = 10.0  # seconds for each of the masters
 EXECUTOR_TIMEOUT: Final = 120.0  # seconds: a worker may have to load its image first
 
 # As Spark accepts them.
-_MASTER: Final = re.compile(r"local(\[(\*|[0-9]+)(\s*,\s*[0-9]+)?\])?|local-cluster\[.+\]|(spark|k8s)://.+|yarn")
+_MASTER: Final = re.compile(r"local(\[(\*|[0-9]+)(\s*,\s*[0-9]+)?\])?|(spark|k8s)://.+|yarn")
 _STANDALONE: Final = "spark://"
 _HOST_AND_PORT: Final = re.compile(r"(?P<host>[^/:\[\]]+|\[[^\]]+\]):(?P<port>[0-9]+)")
 
