@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISDIR
 from tempfile import gettempdir, mkdtemp
 from typing import Final
 
@@ -111,8 +112,12 @@ def _own(directory: Path) -> Iterator[None]:
 def _remove_if_abandoned(directory: Path) -> None:
     """Remove the directory of a killed session. Otherwise the spools of killed sessions would fill the disk."""
     with suppress(OSError):  # in use, owned by another user, or already removed
+        found = directory.lstat()
+        # In a shared directory, another user may have put a link there, or may exchange the directory for one.
+        if not S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():
+            return
         # A clock that was ahead may have dated it.
-        if abs(time.time() - directory.stat().st_mtime) < MINUTE:
+        if abs(time.time() - found.st_mtime) < MINUTE:
             return
         with (directory / OWNER).open("r+") as owner:
             fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -129,6 +129,23 @@ def test_what_a_clock_that_was_ahead_has_dated_is_removed_too(temporary: Path) -
         assert not abandoned.exists()
 
 
+def test_a_link_to_what_has_the_files_of_an_abandoned_directory_is_left_alone(temporary: Path) -> None:
+    """In a shared directory, another user may have made it."""
+    home = old_directory(temporary).rename(temporary / "home")
+    (temporary / "materialize-iceberg-link").symlink_to(home)
+    with make_directories():
+        assert (home / "spool").exists()
+
+
+def test_a_directory_of_another_user_is_left_alone(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It could be exchanged for a link while it is being removed. Root has access to it."""
+    other = old_directory(temporary)
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with make_directories():
+        assert (other / "spool").exists()
+
+
 @pytest.mark.parametrize("where", ["missing", "file", "file/below"])
 def test_a_directory_that_cannot_be_made_is_an_error_that_names_tmpdir(
     temporary: Path, monkeypatch: pytest.MonkeyPatch, where: str
