@@ -55,8 +55,8 @@ S3_PATH_STYLE: Final = "s3.path-style-access"  # nor for this
 ADLS_MACHINE_CREDENTIALS: Final = "adls.machine-credentials"
 AZURE_TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # the variable that Azure's own clients read
 
-# PyIceberg's property `py-io-impl` has it.
-STORE_FILE_IO: Final = "connector.storage.file_io.StoreFileIO"
+STORE_FILE_IO: Final = "connector.storage.file_io.StoreFileIO"  # PyIceberg's property `py-io-impl` has it
+NAMED_STORE: Final = "flow.store"  # ours, of catalogs: the kind of store that the config names; servers cannot send it
 
 # The properties that it reads, and when they expire. All other properties that a server sends are ignored.
 FILE_PROPERTIES: Final = frozenset(
@@ -177,6 +177,18 @@ def store_of(location: str) -> tuple[str, str]:
     scheme, bucket = (found[1] or "").lower(), found[2] or ""
     # A container of Azure has two addresses.
     return _KINDS.get(scheme, scheme), bucket.replace(".blob.", ".dfs.")
+
+
+def check_store(table: Table) -> None:
+    """Raise UserError if a table is on this machine, and the config names a store of another kind. Who may change the
+    table's location could have any file of this machine deleted."""
+    named = table.catalog.properties.get(NAMED_STORE, "file")
+    if named != "file" and store_of(table.location())[0] == "file":
+        raise UserError(
+            f"Table {TableIdentifier.of(table)} is at {table.location()}, on this machine, but the config names a "
+            f"store of another kind ({named}). The connector does not write to such a table, and deletes none of its "
+            "files. Find out who has moved it, and set its location back, or choose another table name."
+        )
 
 
 def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:

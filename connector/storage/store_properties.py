@@ -32,8 +32,10 @@ from connector.storage.file_access import (
     ADLS_MACHINE_CREDENTIALS,
     AZURE_TOKEN_FILE,
     DEFAULT_REGION,
+    NAMED_STORE,
     FileCredentials,
     file_properties,
+    store_of,
 )
 from connector.storage.s3_environment import find_endpoint
 
@@ -59,7 +61,13 @@ def data_file_properties(config: EndpointConfig) -> dict[str, str]:
 
 
 def find_file_addresses(config: EndpointConfig) -> dict[str, str]:
-    """Return the FileIO properties of the config without credentials."""
+    """Return the properties of a catalog that say where files are: the FileIO properties of the config without
+    credentials, and the kind of store that it names."""
+    root = None if isinstance(config.catalog, LocalCatalog) else find_root(config)
+    return _find_addresses(config) | ({NAMED_STORE: store_of(root)[0]} if root else {})
+
+
+def _find_addresses(config: EndpointConfig) -> dict[str, str]:
     match config.storage, config.catalog:
         case S3Storage() as storage, catalog:
             return _s3_addresses(storage.region, storage.endpoint, catalog)

@@ -17,8 +17,8 @@ from connector.iceberg.catalogs.opening import load_opened_table, open_catalog, 
 from connector.iceberg.catalogs.sql import _url
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_access import STORE_FILE_IO, keep_access_fresh
-from connector.storage.store_properties import data_file_properties
+from connector.storage.file_access import NAMED_STORE, STORE_FILE_IO, keep_access_fresh
+from connector.storage.store_properties import data_file_properties, find_file_addresses
 from iceberg.catalog_configs import KEYS, local, on_s3, rest
 from support.servers.odd_servers import answering
 from support.servers.server_process import free_address
@@ -55,6 +55,14 @@ def test_properties_of_files_reach_whoever_opens_them_and_others_do_not() -> Non
     properties = data_file_properties(on_s3(catalog))
     assert properties["s3.proxy-uri"] == "http://proxy"
     assert "header.X-Key" not in properties
+
+
+def test_a_catalog_knows_which_kind_of_store_the_config_names(tmp_path: Path) -> None:
+    """It may name none. Then its catalog chooses the locations of tables."""
+    of_google = on_s3(GlueCatalog(), storage=GoogleStorage(bucket="lake"))
+    nowhere = EndpointConfig(namespace="ns", catalog=GlueCatalog(), region="us-east-1")
+    configs = [on_s3(GlueCatalog()), of_google, nowhere, local(tmp_path, bucket="b")]
+    assert [find_file_addresses(config).get(NAMED_STORE) for config in configs] == ["s3", "gs", None, None]
 
 
 def test_local_workers_need_no_keys(tmp_path: Path) -> None:

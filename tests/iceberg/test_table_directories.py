@@ -15,13 +15,14 @@ from pyiceberg.table.statistics import StatisticsFile
 import connector
 from connector.host.errors import UserError
 from connector.host.interruption import NEVER
-from connector.iceberg.loaded_tables import check_table_properties
+from connector.iceberg.loaded_tables import check_table_properties, load_table
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
 from connector.iceberg.maintenance.find_orphan_files import OrphanOptions, find_orphan_files
 from connector.iceberg.metadata.old_metadata import find_stale_metadata
 from connector.iceberg.metadata.snapshot_files import find_unreachable
 from connector.iceberg.metadata.snapshot_manifests import metadata_location
 from connector.iceberg.metadata.table_directories import find_directories, find_file_directories
+from connector.storage.file_access import NAMED_STORE
 from support.bindings import PATH
 from support.rows.staged_files import land
 from support.snapshots import check_text
@@ -69,6 +70,21 @@ def test_no_file_is_looked_for_below_the_directory_of_the_process(
     table = changed(catalog, location="lake/t")
     with pytest.raises(UserError, match="only writes to absolute locations"):
         use(table)
+
+
+@pytest.mark.parametrize("use", USES.values(), ids=USES)
+def test_a_table_that_was_moved_to_this_machine_has_no_directory(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, use: Callable[[Table], object]
+) -> None:
+    """If the config names a bucket. Who may commit to the table could have any file of the machine deleted."""
+    table = changed(catalog)
+    monkeypatch.setattr(catalog, "properties", {**catalog.properties, NAMED_STORE: "s3"})
+    with pytest.raises(UserError) as told:
+        use(table)
+    name, own = "a table that was moved to this machine", {str(tmp_path): "<directory>"}
+    check_text("session_errors", name, str(told.value), own)
+    with pytest.raises(UserError, match="on this machine"):
+        load_table(catalog, PATH)
 
 
 def test_what_refuses_code_is_the_only_way_to_the_locations_of_files() -> None:

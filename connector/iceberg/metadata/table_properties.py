@@ -20,7 +20,7 @@ from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import demand, read_number
 from connector.model.table_identifier import Generation, TableIdentifier
-from connector.storage.file_access import store_of
+from connector.storage.file_access import check_store, store_of
 
 if TYPE_CHECKING:
     from connector.encoding.values.name_mapping import NameMapping
@@ -196,6 +196,7 @@ def locations_of(table: Table) -> LocationProvider:
 
 def check_location(table: Table) -> None:
     """Raise UserError if no files can be written below the table's location."""
+    check_store(table)
     if not is_location(table.location()):
         raise UserError(
             f"Table {TableIdentifier.of(table)} is at {table.location()}. The connector only writes to absolute "
