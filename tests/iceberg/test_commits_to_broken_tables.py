@@ -1,11 +1,10 @@
 """Metadata that is damaged: no commit drops rows that it cannot find, and the other tables get their commits."""
 
 import gzip
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -17,14 +16,15 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits.commit_outcomes import Committed, Failed
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.loaded_tables import load_table
-from connector.iceberg.metadata.manifests import manifests_of
+from connector.iceberg.metadata.manifests import ManifestListWriter, manifests_of
+from connector.iceberg.metadata.row_lineage import LIST_FIELDS
 from connector.model.state import StagedCommit
 from connector.model.table_identifier import TableIdentifier
 from support.bindings import PATH
 from support.rows.staged_files import place_of
 from support.snapshots import check_text
 from support.tables.commits_of_ids import ARROW_SCHEMA, SCHEMA, commit_staged, stage_ids
-from support.tables.local_tables import cut_manifest, cut_manifest_list, ids_of
+from support.tables.local_tables import change_metadata, cut_manifest, cut_manifest_list, ids_of
 from support.tables.outcomes import try_commits
 
 
@@ -37,11 +37,11 @@ def catalog(catalog: Catalog) -> Catalog:
 
 def record_summary(catalog: Catalog, summary: dict[str, str]) -> None:
     """Let the current snapshot have this summary, as if another engine had written it."""
-    table = catalog.load_table(PATH)
-    file = Path(table.metadata_location.removeprefix("file://"))
-    metadata = json.loads(file.read_text())
-    metadata["snapshots"][-1]["summary"] = {"operation": "append", **summary}
-    file.write_text(json.dumps(metadata))
+    record_in_snapshot(catalog, {"summary": {"operation": "append", **summary}})
+
+
+def record_in_snapshot(catalog: Catalog, fields: dict[str, Any]) -> None:
+    change_metadata(catalog.load_table(PATH), lambda metadata: metadata["snapshots"][-1].update(fields))
 
 
 def test_one_tables_error_does_not_keep_the_others_from_being_committed(catalog: Catalog) -> None:
@@ -81,7 +81,7 @@ def test_no_commit_drops_the_rows_of_a_manifest_list_that_ends_behind_its_header
     assert isinstance(failed, Failed)
     assert file.name in str(failed.error)
     with pytest.raises(InvalidMetadataError) as error:
-        manifests_of(table.io, table.current_snapshot())
+        manifests_of(table, table.current_snapshot())
     names = {file.as_uri(): "file:///…/snap-….avro"}
     check_text("commit_errors", "a manifest list that ends behind its header", str(error.value), names)
     file.write_bytes(whole)
@@ -114,6 +114,25 @@ def test_broken_metadata_are_one_tables_failure(catalog: Catalog, content: bytes
         check_text("commit_errors", "metadata that cannot be read", str(failed.error), names)
     assert isinstance(landed, Committed)
     assert ids_of(catalog, PATH) == [2]
+
+
+@pytest.mark.parametrize("what", ["manifest list", "manifest"])
+def test_metadata_in_another_kind_of_store_are_not_opened(catalog: Catalog, what: str) -> None:
+    """Of a table in a bucket, who may commit would choose files of this machine. A pipe would stop the task."""
+    catalog.load_table(PATH).append(pa.table({"id": [1]}))
+    table = catalog.load_table(PATH)
+    location = f"s3://payroll/{what}.avro"
+    if what == "manifest":
+        [manifest] = manifests_of(table, table.current_snapshot())
+        manifest[LIST_FIELDS.index("manifest_path")] = location
+        location = f"{table.location()}/metadata/list.avro"
+        with ManifestListWriter(table.io.new_output(location), 1, None, 1) as writer:
+            writer.add_manifests([manifest])
+    record_in_snapshot(catalog, {"manifest-list": location})
+    [failed] = try_commits(catalog, [stage_ids(catalog, [2])])
+    assert isinstance(failed, Failed)
+    name = f"a {what} in another kind of store"
+    check_text("commit_errors", name, str(failed.error), {table.location(): "file:///…"})
 
 
 def compress_metadata(catalog: SqlCatalog, spoil: Callable[[bytes], bytes]) -> None:

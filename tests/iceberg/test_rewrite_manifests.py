@@ -42,7 +42,7 @@ def table_of(catalog: Catalog) -> Table:
 
 def manifests(catalog: Catalog) -> list[ManifestFile]:
     table = table_of(catalog)
-    return manifests_of(table.io, table.current_snapshot())
+    return manifests_of(table, table.current_snapshot())
 
 
 def entries(catalog: Catalog) -> dict[str, tuple[Any, ...]]:

@@ -143,9 +143,9 @@ def test_a_file_is_searched_once_for_all_transactions_that_waited(
 ) -> None:
     listed: list[Any] = []
 
-    def note(io: Any, snapshot: Any) -> Any:
+    def note(table: Any, snapshot: Any) -> Any:
         listed.append(snapshot)
-        return manifests_of(io, snapshot)
+        return manifests_of(table, snapshot)
 
     land(catalog, dict.fromkeys(range(10), "a"))
     pending: list[StagedCommit] = []

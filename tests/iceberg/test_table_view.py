@@ -15,6 +15,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import TableResponse
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import BadRequestError, ForbiddenError, UnauthorizedError
+from pyiceberg.exceptions import ValidationError as InvalidMetadataError
 from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
@@ -31,7 +32,7 @@ from connector.iceberg.commits import commit, delete_files
 from connector.iceberg.fences import fence
 from connector.iceberg.fences.fence import LastFences
 from connector.iceberg.metadata import listed_files
-from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache
+from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, check_stores
 from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX, find_generation
 from connector.iceberg.session_views import SessionViews
 from connector.iceberg.table_view import TableViews
@@ -282,10 +283,15 @@ def test_files_of_this_machine_are_refused_for_a_table_elsewhere(catalog: Catalo
     filled_table(catalog, ID, rows=[[{"id": 1}]])
     table = catalog.load_table(PATH)
     moved = table.metadata.model_copy(update={"location": "s3://bucket/orders"})
+    elsewhere = Table(PATH, moved, table.metadata_location, table.io, catalog)
     with pytest.raises(
         UserError, match=r"file://.*\.parquet is in another kind of store than s3://bucket/orders, where"
     ):
-        TableViews(ManifestCache()).view(Table(PATH, moved, table.metadata_location, table.io, catalog), [])
+        check_stores(elsewhere, ManifestCache().list_files(table))
+    with pytest.raises(
+        InvalidMetadataError, match=r"file://.*\.avro is in another kind of store than s3://bucket/orders, where"
+    ):
+        TableViews(ManifestCache()).view(elsewhere, [])
 
 
 class Session:

@@ -178,13 +178,13 @@ def test_manifests_of_others_without_partition_summaries_get_empty_ones(catalog:
     table = catalog.load_table(PATH)
     snapshot = table.current_snapshot()
     assert snapshot
-    manifests = manifests_of(table.io, snapshot)
+    manifests = manifests_of(table, snapshot)
     for manifest in manifests:
         manifest[PARTITIONS] = None
     with ManifestListWriter(table.io.new_output(snapshot.manifest_list), 1, None, 1) as writer:
         writer.add_manifests(manifests)
-    assert [each.partitions for each in manifests_of(table.io, snapshot)] == [None]
+    assert [each.partitions for each in manifests_of(table, snapshot)] == [None]
     Session(catalog).land(1)
     table = catalog.load_table(PATH)
-    assert [each.partitions for each in manifests_of(table.io, table.current_snapshot())] == [[], []]
+    assert [each.partitions for each in manifests_of(table, table.current_snapshot())] == [[], []]
     assert ids_of(catalog, PATH) == [1, 100]

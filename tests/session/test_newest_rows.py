@@ -165,6 +165,6 @@ def test_a_conflict_gives_new_sequence_numbers_to_transactions_of_one_snapshot(c
     snapshot = written.append(table, run)
     last = table.metadata.last_sequence_number
     assert snapshot.sequence_number == last + 2
-    manifests = manifests_of(table.io, snapshot)
+    manifests = manifests_of(table, snapshot)
     entries = [entry for manifest in manifests for entry in manifest.fetch_manifest_entry(table.io)]
     assert sorted(entry.sequence_number or 0 for entry in entries) == [last, last + 1, last + 2]

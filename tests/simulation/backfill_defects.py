@@ -18,7 +18,7 @@ from support.tables.broken_backfills import take_former_for_present
 
 def rows_of_before_stay(patch: pytest.MonkeyPatch) -> None:
     def keep(table: Table, *_: Any) -> RemovedFiles:
-        return RemovedFiles(manifests_of(table.io, table.current_snapshot()), {})
+        return RemovedFiles(manifests_of(table, table.current_snapshot()), {})
 
     patch.setattr(backfill, "remove_rows", keep)
 

@@ -49,7 +49,7 @@ def files_that_came_meanwhile_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
     def write_old(commit: CompactionCommit, table: Table, *what: Any) -> Any:
         base = commit._base.table
-        planned[commit] = manifests_of(table.io, base.current_snapshot())
+        planned[commit] = manifests_of(table, base.current_snapshot())
         with pytest.MonkeyPatch.context() as context:
             context.setattr(compaction_commit, "manifests_of", lambda *_: planned[commit])
             return write(commit, table, *what)

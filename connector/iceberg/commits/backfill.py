@@ -141,7 +141,7 @@ def remove_rows(table: Table, writer: WriterId, snapshots: SnapshotWriter) -> Re
 
 def _is_readable(table: Table) -> bool:
     try:
-        manifests_of(table.io, table.current_snapshot())
+        manifests_of(table, table.current_snapshot())
     except _UNREADABLE:
         return False
     return True
@@ -149,7 +149,7 @@ def _is_readable(table: Table) -> bool:
 
 def _list_manifests(table: Table) -> list[ManifestFile]:
     try:
-        return manifests_of(table.io, table.current_snapshot())
+        return manifests_of(table, table.current_snapshot())
     except _UNREADABLE as error:
         log.warning("table %s: its rows were not readable: %s", TableIdentifier.of(table), error)
         return []

@@ -213,7 +213,7 @@ class CompactionCommit:
         factory = snapshots.make_factory(table, prefix)
         carried = self._deletes.add(table, prefix, changes.positions, changes.partitions)
         deletes = factory.write_deletes(carried)
-        existing = manifests_of(table.io, table.current_snapshot())
+        existing = manifests_of(table, table.current_snapshot())
         merged, entries = find_small(table, existing), self._make_entries(table, changes)
         existing, changed = remove_files(factory, existing, changes.removed, merged, entries)
         counts = summarize_rewrite(changes.new_files, (each.deletes for each in carried), changes.removed)

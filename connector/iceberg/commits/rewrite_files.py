@@ -111,7 +111,7 @@ def _new_snapshot(table: Table, plan: RewritePlan, replacements: Sequence[Replac
     snapshots = SnapshotWriter()
     prefix = plan.target.destination.prefix
     with translate_errors(table.location()):
-        factory, existing = snapshots.make_factory(table, prefix), manifests_of(table.io, table.current_snapshot())
+        factory, existing = snapshots.make_factory(table, prefix), manifests_of(table, table.current_snapshot())
         # The deletion vectors of the old files go with them, as Iceberg demands.
         removed = [file for each in replacements for file in (each.old.listed, each.old.vector) if file]
         kept, changed = remove_files(factory, existing, removed, added=_make_entries(table, replacements))

@@ -74,7 +74,7 @@ class SnapshotWriter:
         prefix = find_current_prefix(table, staged[0].writer)
         factory = self.make_factory(table, prefix)
         added, changes, summary = self._add(factory, staged, rows)
-        existing = manifests_of(table.io, table.current_snapshot())
+        existing = manifests_of(table, table.current_snapshot())
         existing, shortened = remove_files(factory, existing, changes.removed)
         existing = self._merger.merge(factory, existing, added)
         operation = Operation.OVERWRITE if changes.added or changes.removed else Operation.APPEND
@@ -111,7 +111,7 @@ class SnapshotWriter:
 
     def keep_files(self, table: Table, writer: WriterId, summary: Mapping[str, str]) -> Snapshot:
         """Write a snapshot of the current files. It moves the main branch, and says why in its summary."""
-        existing = manifests_of(table.io, table.current_snapshot())
+        existing = manifests_of(table, table.current_snapshot())
         totals = add_totals(Operation.APPEND, summary, table)
         return self._snapshot(table, find_current_prefix(table, writer), existing, totals)
 

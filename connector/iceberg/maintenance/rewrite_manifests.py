@@ -66,7 +66,7 @@ def plan_manifests(table: Table, max_bytes: float = math.inf) -> ManifestPlan:
     with name_table_in_errors(table):
         target = MergeThresholds.of(table.properties).size
     with translate_errors(table.location()):
-        manifests = manifests_of(table.io, table.current_snapshot())
+        manifests = manifests_of(table, table.current_snapshot())
     groups, left, has_more = list[Sequence[ManifestFile]](), max_bytes, False
     small = (each for each in manifests if size_of(each) < target or not lists_files(each))
     for one_kind in group_by(small, kind_of).values():

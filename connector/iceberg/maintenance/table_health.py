@@ -131,6 +131,6 @@ def _find_compactions(table: Table) -> Iterator[LastCompaction]:
 
 def _measure_metadata(table: Table) -> MetadataSize:
     with translate_errors(table.location()):
-        manifests = manifests_of(table.io, table.current_snapshot())
+        manifests = manifests_of(table, table.current_snapshot())
         size = len(table.io.new_input(table.metadata_location))
     return MetadataSize(len(manifests), sum(manifest.manifest_length for manifest in manifests), size)

@@ -198,7 +198,7 @@ class ManifestCache:
         other key columns are searched now."""
         uuid = table.metadata.table_uuid
         known, key_columns = self._parsed.get(uuid, {}), self._key_columns.get(uuid, {})
-        manifests = {find_manifest_key(manifest): manifest for manifest in manifests_of(table.io, snapshot)}
+        manifests = {find_manifest_key(manifest): manifest for manifest in manifests_of(table, snapshot)}
 
         def parse(manifest: ManifestFile) -> _ParsedManifest:
             found = _ParsedManifest.of(manifest, read_entries(table.io, manifest), key_columns)

@@ -32,7 +32,7 @@ class LiveFiles:
 def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool], remedy: str) -> LiveFiles:
     """Return the data files that are wanted. UserError if one of them cannot be rewritten; `remedy` says what helps."""
     data, position_deletes, equality_deletes = [], [], []
-    for manifest in manifests_of(table.io, table.current_snapshot()):
+    for manifest in manifests_of(table, table.current_snapshot()):
         for entry in read_entries(table.io, manifest):
             listed = ListedFile.of(manifest, entry)
             check_stores(table, [listed])

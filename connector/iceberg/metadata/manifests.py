@@ -1,7 +1,7 @@
 """Reads and writes manifests and manifest lists."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any, Final, Self
 
@@ -28,6 +28,7 @@ from pyiceberg.manifest import (
 from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
@@ -37,6 +38,7 @@ from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, AvroFileWriter, AvroSchema, read_records
 from connector.iceberg.metadata.partitions import include_both_zeros, name_in_avro
 from connector.iceberg.metadata.row_lineage import FILE_FIELDS, LIST_FIELDS, NEWEST_VERSION, assign_row_ids, number_rows
+from connector.storage.file_access import store_of
 
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 
@@ -56,28 +58,40 @@ _COUNTS: Final = {
 _EQUALITY_IDS: Final = ListType(136, IntegerType(), element_required=True)
 
 
-def manifests_of(io: FileIO, snapshot: Snapshot | None) -> list[ManifestFile]:
+def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
     """Read a snapshot's manifests, without PyIceberg's cache: writing a manifest list changes its shared objects.
 
     InvalidMetadataError if the list is damaged, or is empty although the snapshot's summary counts data files: a list
-    that is cut short behind its header looks like an empty one.
+    that is cut short behind its header looks like an empty one. Also if the list or a manifest is in another kind of
+    store than the table: who may change a table in a bucket could have any file of this machine opened, also a pipe.
     """
     if snapshot is None:
         return []
-    manifests = [_count(io, manifest) for manifest in read_manifest_list(io.new_input(snapshot.manifest_list))]
+    _check_stores(table, [snapshot.manifest_list])
+    manifests = [*read_manifest_list(table.io.new_input(snapshot.manifest_list))]
+    _check_stores(table, (manifest.manifest_path for manifest in manifests))
+    for manifest in manifests:
+        _count(table.io, manifest)
     if not manifests and (files := _count_data_files(snapshot)):
         raise InvalidMetadataError(f"{snapshot.manifest_list} is damaged: it lists none of {files} data files")
     return manifests
 
 
-def _count(io: FileIO, manifest: ManifestFile) -> ManifestFile:
+def _check_stores(table: Table, locations: Iterable[str]) -> None:
+    own = table.location()
+    kind, _ = store_of(own)
+    for location in locations:
+        if store_of(location)[0] != kind:
+            raise InvalidMetadataError(f"{location} is in another kind of store than {own}, where the table is")
+
+
+def _count(io: FileIO, manifest: ManifestFile) -> None:
     """Fill in the numbers of files and rows that the manifest list has left out."""
     if any(manifest[index] is None for indexes in _COUNTS.values() for index in indexes):
         entries = read_all_entries(io, manifest)
         for status, (files, rows) in _COUNTS.items():
             counted = [entry.data_file.record_count for entry in entries if entry.status is status]
             manifest[files], manifest[rows] = len(counted), sum(counted)
-    return manifest
 
 
 def _count_data_files(snapshot: Snapshot) -> int:

@@ -83,7 +83,7 @@ def _manifests(table: Table, interruption: Interruption) -> Iterator[ManifestFil
     for first in range(0, len(snapshots), _FILES):
         interruption.check()
         part = snapshots[first : first + _FILES]
-        for manifest in chain.from_iterable(map_in_threads(partial(manifests_of, table.io), part, "references")):
+        for manifest in chain.from_iterable(map_in_threads(partial(manifests_of, table), part, "references")):
             if manifest.manifest_path not in read:
                 read.add(manifest.manifest_path)
                 yield manifest
@@ -144,7 +144,7 @@ def _manifests_of(table: Table, snapshots: Iterable[Snapshot], interruption: Int
     for snapshot in snapshots:
         interruption.check()
         with suppress(FileNotFoundError):  # another process has expired the same snapshot
-            yield from manifests_of(table.io, snapshot)
+            yield from manifests_of(table, snapshot)
 
 
 def _may_have_dropped_data(before: TableMetadata, expired: Sequence[Snapshot]) -> bool:

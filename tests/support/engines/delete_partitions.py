@@ -11,7 +11,7 @@ def find_misplaced(table: Table) -> list[str]:
     """The data files with deletes that are of another partition or spec, as far as they are live."""
     entries = [
         (entry.data_file, (int(entry.data_file.spec_id), str(entry.data_file.partition)))
-        for manifest in manifests_of(table.io, table.current_snapshot())
+        for manifest in manifests_of(table, table.current_snapshot())
         for entry in manifest.fetch_manifest_entry(table.io)
     ]
     data = {file.file_path: partition for file, partition in entries if file.content is DataFileContent.DATA}

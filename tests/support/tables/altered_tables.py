@@ -80,7 +80,7 @@ def entries(catalog: Catalog) -> list[ManifestEntry]:
 
 
 def current_manifests(table: Table) -> list[ManifestFile]:
-    return manifests_of(table.io, table.current_snapshot())
+    return manifests_of(table, table.current_snapshot())
 
 
 QTY_AS_TEXT = (wanted("id", LongType()), wanted("qty", StringType()))

@@ -79,7 +79,7 @@ def record_property(table: Table, name: str, value: str) -> None:
     def change(metadata: Json) -> None:
         metadata["properties"][name] = value
 
-    _change_metadata(table, change)
+    change_metadata(table, change)
 
 
 def prepend_to_log(table: Table, location: str) -> None:
@@ -88,10 +88,11 @@ def prepend_to_log(table: Table, location: str) -> None:
     def change(metadata: Json) -> None:
         metadata["metadata-log"].insert(0, {"metadata-file": location, "timestamp-ms": 1})
 
-    _change_metadata(table, change)
+    change_metadata(table, change)
 
 
-def _change_metadata(table: Table, change: Callable[[Json], None]) -> None:
+def change_metadata(table: Table, change: Callable[[Json], None]) -> None:
+    """Let the table have a changed metadata file. It has a new name: the catalog remembers those that it wrote."""
     file = Path(table.metadata_location.removeprefix("file://"))
     metadata = json.loads(file.read_text())
     change(metadata)
@@ -103,7 +104,7 @@ def _change_metadata(table: Table, change: Callable[[Json], None]) -> None:
 
 def cut_manifest(table: Table) -> tuple[Path, bytes]:
     """Cut the newest manifest short, after its first entry. Returns the file, and what it had."""
-    manifest, *_ = manifests_of(table.io, table.current_snapshot())
+    manifest, *_ = manifests_of(table, table.current_snapshot())
     file = Path(manifest.manifest_path.removeprefix("file://"))
     whole = file.read_bytes()
     *some, _ = whole.split(marker := whole[-SYNC_SIZE:])
