@@ -194,6 +194,21 @@ def test_a_header_that_the_catalog_asks_for_but_that_cannot_be_sent_is_explained
         open_rest(RestCatalog(server.uri, "wh"), {}).list_namespaces()
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "problem"),
+    [
+        ("header.X-Planted", "€", "an invalid header"),
+        ("header.X Planted", "one", "an invalid header"),
+        ("rest-page-size", "-1", "an invalid property in the catalog's own config"),
+        ("rest-page-size", "many", "an invalid property in the catalog's own config"),
+    ],
+)
+def test_what_the_catalog_s_own_config_must_not_have_is_explained(name: str, value: str, problem: str) -> None:
+    config = json.dumps({"defaults": {}, "overrides": {name: value, "ignored": value}, "identifiers": []})
+    with answering(200, config) as server, explained(server.uri, UserError, problem, {server.uri: "URI"}):
+        open_rest(RestCatalog(server.uri, "wh"), {}).list_tables("ns")
+
+
 ADDRESSES: Final[Mapping[str, str]] = {
     "an address with an empty label": "http://a..b/catalog",
     "an address of another kind": "ftp://host/catalog",

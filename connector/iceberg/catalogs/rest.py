@@ -16,8 +16,11 @@ from pyiceberg.table import CommitTableResponse, StagedTable, Table
 from pyiceberg.typedef import Identifier
 from pyiceberg.utils.properties import HEADER_PREFIX
 from requests import Response, Session, codes
+from requests.exceptions import InvalidHeader
 
 from connector.config import catalog as catalog_config
+from connector.config.catalog_properties import check_property
+from connector.host.errors import UserError
 from connector.host.http_time_limits import TimeLimits, limit_time
 from connector.host.redaction import hide_obtained
 from connector.host.refresh import Refreshed
@@ -101,6 +104,8 @@ class RestTables(RestCatalog):
             if name in _SENT or name.startswith(HEADER_PREFIX) or may_be_sent(name)
         }
         self.uri = self.properties[URI]
+        for name, value in sorted(self.properties.items() - own.items()):
+            _check_sent(name, value, own[URI])
 
     def _refresh_token(self) -> None:
         self._sign_in.renew()
@@ -156,6 +161,19 @@ class RestTables(RestCatalog):
 def _select_texts(properties: Mapping[str, Any]) -> dict[str, str]:
     """Return what a server sent without values that are no texts, as Iceberg's specification demands."""
     return {name: value for name, value in properties.items() if isinstance(value, str)}
+
+
+def _check_sent(name: str, value: str, uri: str) -> None:
+    """Raise UserError or InvalidHeader if a server's own config has a property that the config could not have."""
+    try:
+        check_property(name, value)
+    except ValueError as error:
+        if name.startswith(HEADER_PREFIX):
+            raise InvalidHeader(f"{name} {error}") from error
+        raise UserError(
+            f"{name} {error}. The REST catalog at {read_address(uri)} sends another value in its own config "
+            "(/v1/config): correct it there."
+        ) from error
 
 
 def _hide(properties: Mapping[str, str]) -> None:
