@@ -30,6 +30,15 @@ SIGN_INS = (
     "PGPASSWORD",
     "PGPASSFILE",
     "PYICEBERG_CATALOG__LAKE__URI",
+    "MYSQL_PWD",
+    "REDIS_PASSWD",
+    "SMTP_PASS",
+    "GPG_PASSPHRASE",
+    "DATADOG_API_KEY",
+    "DD_APP_KEY",
+    "SIGNING_KEY",
+    "GITHUB_PAT",
+    "AZURE_STORAGE_SAS",
 )
 NEEDED = (
     "PATH",
@@ -44,6 +53,9 @@ NEEDED = (
     "SSL_CERT_FILE",
     "AWS_CA_BUNDLE",
     "AWS_EC2_METADATA_DISABLED",
+    "PWD",
+    "OLDPWD",
+    "GIT_ASKPASS",
 )
 
 
@@ -58,10 +70,12 @@ def test_what_signs_in_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
     ("name", "value", "is_inherited"),
     [
         ("DATABASE_URL", "postgres://user:planted@host/db", False),
+        ("DATABASE_URL", "postgres://user:plan/ted@host/db", False),
         ("PIP_INDEX_URL", "https://:planted@host/simple", False),
         ("HTTPS_PROXY", "http://user:planted@proxy:3128", True),  # tasks reach the object store through it
         ("ADDRESS", "https://host:443/user@host", True),
         ("ADDRESS", "https://user@host", True),
+        ("PATH", "/opt//bin:/home/user@host/bin", True),
     ],
 )
 def test_an_address_with_a_password_is_left_out(

@@ -45,11 +45,11 @@ OPENED_PACKAGES: Final = (
 )
 
 SECRET_VARIABLES: Final = re.compile(
-    r"(?i)secret|password|pgpass|token|credential|(access|account|private|storage)_?key|connection_string"
-    r"|^AWS_PROFILE$|^PYICEBERG_CATALOG__"
+    r"(?i)secret|passw|passphrase|pgpass|token|credential|(access|account|api|app|private|signing|storage)_?key"
+    r"|connection_string|(^|_)(pass|pat|sas)$|(?<!^)(?<!^old)pwd$|^AWS_PROFILE$|^PYICEBERG_CATALOG__"
 )
-# In the value of a variable. The tasks need those of proxies.
-PASSWORD: Final = re.compile(r"//[^/\s]*:[^/\s]+@")
+# In the value of a variable, and no port with a path. The tasks need those of proxies.
+PASSWORD: Final = re.compile(r"//[^/\s]*:(?![0-9]*/)\S+@")
 PROXY: Final = re.compile(r"(?i)_proxy$")
 OTHER_SPARK: Final = re.compile("^(PY)?SPARK_")  # settings of another Spark, such as that of a cluster's node
 HADOOP_TOKENS: Final = "HADOOP_TOKEN_FILE_LOCATION"  # the file that signs tasks in to HDFS
