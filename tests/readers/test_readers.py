@@ -60,14 +60,21 @@ def test_duckdb_reads_a_table_from_its_metadata_file_as_the_page_says(
     assert sorted(duckdb_reader.sql(query).fetchall()) == [("open", 1), ("shipped", 1)]
 
 
+NEWEST_ROWS = re.findall(
+    r"```sql\n(SELECT \* EXCLUDE .*?);\n```", (REPOSITORY / "docs/reading.md").read_text(), re.DOTALL
+)
+
+
 def test_the_newest_row_of_each_key_is_found_as_documented(
     tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection
 ) -> None:
+    """Key 3 has a row from before `_meta/op` was selected."""
     rows = [
         {"id": 1, "qty": 5, "_meta/op": "c", "flow_published_at": AT},
         {"id": 1, "qty": 7, "_meta/op": "u", "flow_published_at": AT + timedelta(microseconds=1)},
         {"id": 2, "qty": 1, "_meta/op": "c", "flow_published_at": AT + timedelta(seconds=2)},
         {"id": 2, "qty": None, "_meta/op": "d", "flow_published_at": AT + timedelta(seconds=3)},
+        {"id": 3, "qty": 9, "_meta/op": None, "flow_published_at": AT},
     ]
     updates = pa.Table.from_pylist(rows)
     catalog = readers_catalog(tmp_path)
@@ -75,11 +82,22 @@ def test_the_newest_row_of_each_key_is_found_as_documented(
     table = catalog.create_table("shop.orders", updates.schema)
     for row in reversed(range(len(rows))):
         table.append(updates.slice(row, 1))
-    [query] = re.findall(
-        r"```sql\n(SELECT \* EXCLUDE .*?)```", (REPOSITORY / "docs" / "reading.md").read_text(), re.DOTALL
-    )
+    [query] = NEWEST_ROWS
     query = query.replace("FROM orders", f"FROM iceberg_scan('{table.metadata_location}')")
-    assert duckdb_reader.sql(query.rstrip(";\n")).project("id, qty").fetchall() == [(1, 7)]
+    assert sorted(duckdb_reader.sql(query).project("id, qty").fetchall()) == [(1, 7), (3, 9)]
+
+
+@pytest.mark.spark
+def test_spark_finds_the_newest_row_of_each_key_as_documented(spark_reader: SparkSql) -> None:
+    [query] = NEWEST_ROWS
+    for written, in_spark in ("EXCLUDE", "EXCEPT"), ('"', "`"):
+        query = query.replace(written, in_spark)
+    query = query.replace(
+        "FROM orders",
+        "FROM VALUES (1, 'c', 1), (1, 'u', 2), (2, 'd', 1), (3, NULL, 1) AS t(id, `_meta/op`, flow_published_at)",
+    )
+    [found] = spark_reader.rows(f"SELECT id, `_meta/op` FROM ({query}) ORDER BY id")
+    assert found == [{"id": 1, "_meta/op": "u"}, {"id": 3, "_meta/op": None}]
 
 
 @pytest.mark.spark
