@@ -1,5 +1,7 @@
-"""docs/migration.md says which columns of Materialize's tables can be continued, as the rules of evolution decide."""
+"""docs/migration.md says which columns of Materialize's and Rivven's tables can be continued, as the rules of evolution
+decide."""
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Final
@@ -30,15 +32,16 @@ from pyiceberg.types import (
 from connector.evolution.column_fits import Evolution, Fit
 from connector.evolution.existing_table import ExistingTable
 from connector.evolution.field_config import parse_field_configs
+from connector.evolution.plan_changes import plan_columns
 from connector.evolution.refusals import ChangeRules
-from connector.evolution.table_change import WidenColumn
+from connector.evolution.table_change import AddColumn, MakeOptional, WidenColumn
 from connector.evolution.target import NewColumn
 from connector.evolution.type_mapping import choose_type
 from protocol.flow import Json, Projection, StringInference
-from support.bindings import MATERIALIZATION, projection
+from support.bindings import DOCUMENT, ID, MATERIALIZATION, collection, materialization_binding, projection
 from support.repository import REPOSITORY
 
-TABLE: Final = re.compile(r"^\| a type of Materialize \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", re.MULTILINE)
+TABLE: Final = r"^\| {} \|.*\n\|[-|]+\|\n((?:\|.*\n)+)"
 CODE: Final = re.compile(r"`([^`]+)`")
 STAYS, WIDENS, REFUSED = "stays", "becomes", "**cannot**"
 
@@ -70,11 +73,26 @@ COLUMNS: Final[Mapping[str, tuple[IcebergType, Projection, Json]]] = {
 }
 
 
+# As Rivven creates each table.
+TABLE_OF_RIVVEN: Final = Schema(
+    NestedField(1, "data", StringType(), required=True),
+    NestedField(2, "event_type", StringType(), required=True),
+    NestedField(3, "timestamp", TimestamptzType(), required=True),
+    NestedField(4, "stream", StringType()),
+)
+
+
 def rows_of_page() -> dict[str, tuple[str, str]]:
     """By type of Materialize: the column that the page says it has, and what the page says becomes of it."""
-    [rows] = TABLE.findall((REPOSITORY / "docs" / "migration.md").read_text())
-    cells = [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows.splitlines()]
-    return {name: (column, outcome) for types, column, _, outcome in cells for name in CODE.findall(types)}
+    rows = cells_of_page("a type of Materialize")
+    return {name: (column, outcome) for types, column, _, outcome in rows for name in CODE.findall(types)}
+
+
+def cells_of_page(first: str) -> list[list[str]]:
+    """The rows of the table whose first column has this title."""
+    page = (REPOSITORY / "docs" / "migration.md").read_text()
+    [rows] = re.findall(TABLE.format(first), page, re.MULTILINE)
+    return [[cell.strip() for cell in row.strip("|").split(" | ")] for row in rows.splitlines()]
 
 
 def fit(column: IcebergType, field: Projection, config: Json) -> Fit:
@@ -106,3 +124,33 @@ def test_the_page_says_what_becomes_of_a_column_of_materialize(name: str) -> Non
 def test_a_column_of_decimals_needs_the_field_config_that_the_page_names() -> None:
     column, field, _ = COLUMNS["numeric"]
     assert "keep the column as it is with" in fit(column, field, {}).refusal
+
+
+def fit_table_of_rivven(field_config: dict[str, Json]) -> list[Fit]:
+    """How fields of a captured table, and the columns without a field, fit a table that Rivven has created."""
+    time = projection("flow_published_at", "string", string=StringInference("date-time"))
+    captured = collection(ID, projection("_meta/op", "string"), time, DOCUMENT)
+    binding = materialization_binding(
+        captured, "_meta/op", "flow_published_at", document="flow_document", field_config=field_config
+    )
+    evolution = Evolution(
+        ChangeRules(ExistingTable(TABLE_OF_RIVVEN, "a uuid", None, has_rows=True), MATERIALIZATION, is_new=True)
+    )
+    fits = evolution.fit_columns(plan_columns(captured, binding.field_selection)).values()
+    return [*fits, *evolution.fit_unwritten_columns(fits)]
+
+
+def test_the_columns_of_rivven_are_continued_with_the_field_configs_that_the_page_names() -> None:
+    rows = cells_of_page("a column of Rivven")
+    assert [CODE.findall(row[0])[0] for row in rows] == [column.name for column in TABLE_OF_RIVVEN.fields]
+    written = [[CODE.findall(cell)[0] for cell in row] for row in rows if not row[1].startswith("none")]
+    fits = fit_table_of_rivven({field: json.loads(config) for _, field, config in written})
+    assert not any(fit.refusal for fit in fits)
+    assert [fit.column.name for fit in fits if fit.column and not fit.changes] == ["event_type", "timestamp", "data"]
+    assert {column for column, _, _ in written} == {"data", "event_type", "timestamp"}
+
+
+def test_a_column_without_a_field_loses_its_not_null() -> None:
+    fits = fit_table_of_rivven({})
+    changes = [change for fit in fits for change in fit.changes if not isinstance(change, AddColumn)]
+    assert changes == [MakeOptional("data"), MakeOptional("event_type"), MakeOptional("timestamp")]
