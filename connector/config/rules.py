@@ -95,11 +95,12 @@ def _needs_of_credentials(config: Json) -> Iterator[Problem]:
     yield from _needs_of_role(config, "credentials")
     match at(config, "credentials", "auth_type"):
         case credentials.AWS_IAM:
-            if not all(at(config, "credentials", name) for name in OLDER_KEYS):
+            keys = [at(config, "credentials", name) for name in OLDER_KEYS]
+            if not all(keys) and (any(keys) or not _allows_machine_credentials(config)):
                 yield Problem(
                     ("credentials",),
-                    "has no credentials: Flow's runtime adds them when it assumes the role. Outside of Flow, "
-                    "set auth_type to AWSAccessKey or AWSRole",
+                    "has no credentials: Flow's runtime adds them when it assumes the role. Outside of Flow, turn on "
+                    f"the feature flag {MACHINE_CREDENTIALS}, or set auth_type to AWSAccessKey or AWSRole",
                 )
         case None:
             yield from _needs_of_halves(config, (), OLDER_KEYS)

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from connector.config.catalog import R2_PREFIX, RestCatalog
-from connector.config.credentials import MachineCredentials, OlderKeys
+from connector.config.credentials import AwsIam, MachineCredentials, OlderKeys
 from connector.config.definition import parse_object
 from connector.config.endpoint_config import ENDPOINT_SCHEMA, EndpointConfig
 from connector.config.resource_config import RESOURCE_SCHEMA, ExistingTableMode, ResourceConfig
@@ -94,7 +94,10 @@ def _parse_endpoint(config: Json) -> EndpointConfig:
     rest = endpoint.catalog if isinstance(endpoint.catalog, RestCatalog) else None
     is_google = rest is not None and rest.has_google_sign_in
     machine = MachineCredentials() if endpoint.allows_machine_credentials and not is_google else None
-    credentials = endpoint.credentials or parse_object(OlderKeys, config).credentials or machine
+    given = endpoint.credentials
+    if isinstance(given, AwsIam) and not given.access_key_id:  # outside of Flow
+        given = None
+    credentials = given or parse_object(OlderKeys, config).credentials or machine
     endpoint = msgspec.structs.replace(endpoint, credentials=credentials)
     return _use_r2_prefix(endpoint) if rest and rest.is_r2 else endpoint
 

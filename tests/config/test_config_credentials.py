@@ -67,6 +67,17 @@ def test_the_machine_s_credentials_are_used_only_where_a_flag_allows_it_and_noth
     ]
 
 
+def test_the_machine_s_credentials_replace_the_keys_that_flow_s_runtime_adds_where_the_flag_allows_it() -> None:
+    role = {"auth_type": "AWSIAM", "aws_region": "us-east-1", "aws_role_arn": "arn:aws:iam::1:role/flow"}
+    by_hand = {**GLUE, "credentials": role}
+    assert parse({**by_hand, **MACHINE_CREDENTIALS}, [])[0].credentials == MachineCredentials()
+    assert parse({**IAM, **MACHINE_CREDENTIALS}, [])[0].credentials == parse(IAM, [])[0].credentials
+    half = {**IAM, "credentials": without(IAM["credentials"], "aws_access_key_id"), **MACHINE_CREDENTIALS}
+    for refused in by_hand, half:
+        [complaint] = complaints(refused)
+        assert complaint.startswith("/credentials: has no credentials: ")
+
+
 @pytest.mark.parametrize("uri", ["postgresql://user@host:5432/lake", "postgresql://host/lake?sslmode=require"])
 def test_an_sql_catalog_has_its_password_beside_its_address(uri: str) -> None:
     catalog = {"catalog_type": "SQL", "uri": uri, "password": "secret"}

@@ -111,7 +111,7 @@ def test_what_a_resource_says_of_invalid_values_is_checked(setting: Json, compla
         (
             {**IAM, "credentials": without(IAM["credentials"], "aws_secret_access_key")},
             "/credentials: has no credentials: Flow's runtime adds them when it assumes the role. Outside of Flow, "
-            "set auth_type to AWSAccessKey or AWSRole",
+            "turn on the feature flag use_machine_credentials, or set auth_type to AWSAccessKey or AWSRole",
         ),
         (
             {**GLUE, "catalog": {"catalog_type": "AWS Glue", "properties": {"glue.skip-archiv": "false"}}},
