@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
 
+from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, DoubleType, LongType, NestedField, StringType
 
 from connector.config.values import RETAIN_EXISTING_DATA, SchemaEvolution
@@ -178,9 +179,12 @@ class ChangeRules:
 
     def _explain_not_null(self, column: NestedField, why_and_remedy: str) -> str:
         """Say why a required column may not become optional; "" if it may."""
-        if column.field_id in self.table.schema.identifier_field_ids and not self.sets_identifier_fields:
+        schema = self.table.schema
+        within = [each for each in schema.identifier_field_ids if each in Schema(column).field_ids]
+        if within and not self.sets_identifier_fields:
+            name = schema.find_column_name(within[0])  # of a part of the column, if that is a struct
             return (
-                f"Column {column.name!r} is one of the table's identifier fields, {why_and_remedy}, or take it out of "
+                f"Column {name!r} is one of the table's identifier fields, {why_and_remedy}, or take it out of "
                 "them (in Spark: ALTER TABLE … DROP IDENTIFIER FIELDS …)."
             )
         if not self.allows(MakeOptional):

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import DateType, DoubleType, IcebergType, LongType, NestedField, StringType
+from pyiceberg.types import DateType, DoubleType, IcebergType, LongType, NestedField, StringType, StructType
 
 from connector.config.terms import parse_partition_by
 from connector.evolution.arrangement_changes import SetPartitionSpec
@@ -188,6 +188,12 @@ def test_an_identifier_field_cannot_become_optional() -> None:
     found = table(field(1, "id"), field(2, "note", StringType()), identifiers=(2,))
     with pytest.raises(UserError, match=r"'note'.*DROP IDENTIFIER FIELDS"):
         plan_changes(found, target(ID_COLUMN, NOTE))
+
+
+def test_a_struct_with_an_identifier_field_cannot_become_optional() -> None:
+    found = table(field(1, "id"), field(2, "place", StructType(field(3, "shelf"))), identifiers=(3,))
+    with pytest.raises(UserError, match=r"'place\.shelf'.*DROP IDENTIFIER FIELDS"):
+        plan_changes(found, target(ID_COLUMN))
 
 
 def test_an_identifier_field_that_stays_required_is_left_alone() -> None:
