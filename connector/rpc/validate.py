@@ -1,7 +1,7 @@
 """Validate: checks the config, answers with a constraint for every field, and checks that each table may be used."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from connector.checks.endpoint import survey
@@ -49,6 +49,8 @@ def validate(message: request.Validate) -> response.Validated:
             errors += (UserError(f"{proposal.place}: {line}") for line in str(error).splitlines())
     if errors:
         raise join_errors(errors)
+    if message.last_materialization is None:
+        _warn_of_repeated_rows(proposals, found)
     return response.Validated(tuple(answers))
 
 
@@ -95,16 +97,44 @@ def _answer(
 
 
 def _warn_of_capitals(proposal: Proposal, names: Iterable[str]) -> None:
-    with_capitals = [name for name in names if name != change_case(name, NameCase.LOWERCASE)]
+    with_capitals = [repr(name) for name in names if name != change_case(name, NameCase.LOWERCASE)]
     if with_capitals:
         log.warning(
             "table %s: new columns have capital letters in their names: %s. Amazon S3 Tables keeps them, but AWS Glue, "
             "Lake Formation and Athena support lower case only. Set /advanced/field_name_case to %s, or give the "
             'fields other columns with {"column": "…"} in their field config.',
             proposal.path,
-            ", ".join(map(repr, with_capitals[:SHOWN_NAMES])) + (", …" if len(with_capitals) > SHOWN_NAMES else ""),
+            _show_some(with_capitals),
             NameCase.LOWERCASE,
         )
+
+
+def _warn_of_repeated_rows(
+    proposals: Iterable[Proposal], all_found: Mapping[TableIdentifier, CatalogEntry | UserError]
+) -> None:
+    """Warn of rows that a task which was deleted and created again adds a second time. Rows come with a session, and it
+    opens after the publication. So a task that is published for the first time has none."""
+    paths = [
+        proposal.path
+        for proposal in proposals
+        if isinstance(entry := all_found[proposal.path], CatalogEntry)
+        and (table := entry.table)
+        and table.has_rows
+        and table.is_of(proposal.materialization)
+        and proposal.resource.delta_updates
+    ]
+    if paths:
+        log.warning(
+            "this task was not published before, but has rows in %s. If it was deleted and created again, Flow reads "
+            "its collections from the beginning, and these rows are added a second time. To have each row once, drop "
+            "the tables or choose other table names, or increment the backfill of their bindings after this "
+            "publication.",
+            _show_some(paths),
+        )
+
+
+def _show_some(things: Sequence[object]) -> str:
+    return ", ".join(map(str, things[:SHOWN_NAMES])) + (", …" if len(things) > SHOWN_NAMES else "")
 
 
 def _warn_of_lost_fields(proposal: Proposal, constraints: Mapping[str, Constraint]) -> None:

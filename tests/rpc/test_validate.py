@@ -12,7 +12,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.host.errors import UserError
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
-from connector.rpc.validate import validate
+from connector.rpc.validate import SHOWN_NAMES, validate
 from protocol import request, response
 from protocol.flow import (
     Collection,
@@ -25,7 +25,7 @@ from protocol.flow import (
 )
 from support.bindings import DOCUMENT, ID, MATERIALIZATION, PATH, collection, local_config, projection
 from support.snapshots import check_text
-from support.tables.local_tables import foreign_table, local_catalog, turn_tables_into_views
+from support.tables.local_tables import ID_ONLY, foreign_table, local_catalog, turn_tables_into_views
 
 ORDERS = collection(ID, DOCUMENT, projection("note", "string"))
 TEXT_ID = Schema(NestedField(1, "id", StringType(), required=True))
@@ -411,3 +411,25 @@ def test_a_second_field_at_the_location_of_the_key_is_a_value(tmp_path: Path) ->
     )
     [answer] = validated(tmp_path, as_text, last=Materialization(bindings=(before,)))
     assert constraint_types(answer, "alias") == [ConstraintType.FIELD_REQUIRED]
+
+
+def test_a_task_that_begins_with_rows_of_its_own_is_told_that_it_adds_them_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A task that was deleted and created again: Flow has no last materialization, and no state."""
+    catalog, owner = local_catalog(tmp_path), {OWNER_PROPERTY: Owner(MATERIALIZATION, "").encode()}
+    names = [f"orders_{number}" for number in range(SHOWN_NAMES + 1)]
+    schema = Schema(*ID_ONLY.fields, NestedField(2, "flow_document", StringType()))
+    for name in names:
+        rows = pa.table({"id": [1], "flow_document": ["{}"]}, schema.as_arrow())
+        foreign_table(catalog, ("shop", name), schema, owner).append(rows)
+    foreign_table(catalog, ("shop", "empty"), schema, owner)
+    others = [binding(table="empty"), binding(table="new"), binding(table=names[0], delta_updates=False)]
+    validated(tmp_path, *others)
+    validated(tmp_path, binding(table=names[0]), last=Materialization())
+    assert not caplog.records
+    validated(tmp_path, *others[:2], *(binding(table=name) for name in names))
+    check_text("validate_errors", "a task with rows of its own from before", "\n".join(caplog.messages))
+    caplog.clear()
+    validated(tmp_path, binding(table=names[0]))
+    assert "has rows in shop.orders_0. " in caplog.text

@@ -20,7 +20,7 @@ from connector.evolution.candidate import Candidate
 from connector.evolution.new_column_rules import constrain_new_column
 from connector.host.errors import UserError
 from protocol import request, response
-from protocol.flow import WHOLE_RANGE, Collection, Constraint, ConstraintType, FieldSelection, Json
+from protocol.flow import WHOLE_RANGE, Collection, Constraint, ConstraintType, FieldSelection, Json, Materialization
 
 TASK: Final = "demo/materialize-iceberg"
 LOADED: Final = '{"loaded"'
@@ -115,8 +115,9 @@ def require_recommended(collection: Collection, constraints: Mapping[str, Constr
 
 
 def _validate(task: Task, ask: Callable[[str, Any], Any], way_out: str) -> response.Validated:
+    last = Materialization(task.name)  # validate warns of a new task's rows. The demo says itself that it adds to them
     try:
-        return msgspec.convert(ask("validate", make_validate(task)), response.Validated)
+        return msgspec.convert(ask("validate", make_validate(task, last)), response.Validated)
     except ConversationEndedError as error:
         if way_out:
             raise UserError(f"{error} {way_out}") from error
