@@ -22,16 +22,22 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.conversions import from_bytes
 from pyiceberg.io import S3_ENDPOINT, S3_REGION, FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import (
     DoubleType,
+    FixedType,
     IcebergType,
     LongType,
     NestedField,
+    PrimitiveType,
     StringType,
     StructType,
+    TimestampNanoType,
+    TimestampType,
     TimestamptzType,
+    TimeType,
     UUIDType,
 )
 
@@ -614,6 +620,32 @@ def test_rows_are_sorted_by_uuids(tmp_path: Path) -> None:
     [file] = compact_group(IO, target, FileGroup((SourceFile(f"file://{path}", path.stat().st_size),))).files
     written = pq.read_table(file.path.removeprefix("file://"))["u"].to_pylist()
     assert [each.int for each in written] == sorted(numbers)
+
+
+OF_OTHER_ENGINES: Final[list[tuple[PrimitiveType, pa.DataType, list[Any], Any]]] = [
+    (TimestampType(), pa.timestamp("us"), [-1, 1], (-1, 1)),
+    (TimestampNanoType(), pa.timestamp("ns"), [NANOS + 1, NANOS], (NANOS, NANOS + 1)),
+    (TimeType(), pa.time64("us"), [86_399_999_999, 0], (0, 86_399_999_999)),
+    (FixedType(20), pa.binary(20), [b"a" * 20, b"\xff" * 20], (b"a" * 20, b"\xff" * 20)),
+    # Iceberg for Java orders UUIDs by signed numbers: with bounds in the order of their bytes, it would skip the file.
+    (UUIDType(), pa.uuid(), [UUID(int=255 << 120).bytes, UUID(int=1).bytes], (None, None)),
+]
+
+
+@pytest.mark.parametrize(("type_", "arrow_type", "values", "bounds"), OF_OTHER_ENGINES, ids=str)
+def test_columns_that_only_other_engines_write_keep_their_bounds(
+    type_: PrimitiveType, arrow_type: pa.DataType, values: list[Any], bounds: Any, tmp_path: Path
+) -> None:
+    schema = pa.schema([_field("x", arrow_type, 1)])
+    pq.write_table(pa.table([pa.array([*values, None], arrow_type)], schema=schema), tmp_path / "1", store_schema=False)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "metadata").mkdir()
+    column = TargetColumn(1, "x", type_, False, 1, type_)
+    target = TargetFiles((column,), Destination(f"file://{tmp_path}", Properties(), "compact-1"))
+    [file] = compact_group(IO, target, FileGroup((SourceFile(f"file://{tmp_path}/1", 100),))).files
+    [of_column] = file.columns
+    assert of_column.nulls == 1
+    assert tuple(bound and from_bytes(type_, bound) for bound in (of_column.lower, of_column.upper)) == bounds
 
 
 def test_nested_columns_of_another_form_go_to_another_file(tmp_path: Path) -> None:
