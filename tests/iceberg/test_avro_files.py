@@ -3,7 +3,7 @@
 import re
 import struct
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from io import BytesIO
 from pathlib import Path
@@ -26,8 +26,8 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.typedef import Record
 from pyiceberg.types import LongType, NestedField, StringType
 
-from connector.iceberg.metadata import manifests
-from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION
+from connector.iceberg.metadata import avro_files, manifests
+from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, BLOCK_SIZE
 from connector.storage.file_io import WrittenFile
 from support.snapshots import check_text
 
@@ -148,8 +148,11 @@ def test_manifests_of_several_partition_types_are_read_by_turns_as_pyiceberg_rea
     assert len(made) == 2, "one reader for each partition type"
 
 
-def test_a_manifest_that_is_cut_short_is_damaged_wherever_it_ends(tmp_path: Path) -> None:
+def test_a_manifest_that_is_cut_short_is_damaged_wherever_it_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next commit would leave out the data files that the rest lists."""
+    monkeypatch.setattr(avro_files, "BLOCK_SIZE", 1)
     file = tmp_path / "manifest"
     manifest = written_manifest(file, entry(Record()), entry(Record()))
     whole = file.read_bytes()
@@ -190,7 +193,10 @@ def test_a_block_with_another_number_of_records_is_damaged(count: int, tmp_path:
         )
 
 
-def test_damage_between_the_blocks_is_noticed_before_their_records_are_read(tmp_path: Path) -> None:
+def test_damage_between_the_blocks_is_noticed_before_their_records_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(avro_files, "BLOCK_SIZE", 1)
     file = tmp_path / "manifest"
     manifest = written_manifest(file, entry(Record()), entry(Record()))
     content = file.read_bytes()
@@ -220,21 +226,60 @@ def test_a_manifest_that_another_engine_has_compressed_with_snappy_is_read(is_da
 
 def compress_with_snappy(content: bytes, changed: bytes) -> bytes:
     """Each block of a file, and behind it the checksum, also of the `changed` bytes."""
-    begin = content.index(content[-SYNC_SIZE:]) + SYNC_SIZE
-    blocks, compressed = StreamingBinaryDecoder(content[begin:]), BytesIO()
+    compressed = BytesIO()
     encoder = BinaryEncoder(compressed)
-    encoder.write(content[:begin].replace(b"\x0edeflate", b"\x0csnappy"))
-    while blocks.tell() < len(content) - begin:
-        encoder.write_int(blocks.read_int())
-        records = zlib.decompress(blocks.read_bytes(), -zlib.MAX_WBITS)
+    encoder.write(content[: begin_of_blocks(content)].replace(b"\x0edeflate", b"\x0csnappy"))
+    for count, records in blocks_of(content):
+        encoder.write_int(count)
         checksum = zlib.crc32(records + changed).to_bytes(4)
         encoder.write_bytes(pa.compress(records, "snappy", asbytes=True) + checksum)
-        encoder.write(blocks.read(SYNC_SIZE))
+        encoder.write(content[-SYNC_SIZE:])
     return compressed.getvalue()
 
 
-def test_pyiceberg_still_takes_a_file_that_is_cut_short_for_a_whole_one(tmp_path: Path) -> None:
+def begin_of_blocks(content: bytes) -> int:
+    return content.index(content[-SYNC_SIZE:]) + SYNC_SIZE
+
+
+def blocks_of(content: bytes) -> Iterator[tuple[int, bytes]]:
+    """The number of records of each block, and what they are encoded as."""
+    blocks = StreamingBinaryDecoder(content[(begin := begin_of_blocks(content)) :])
+    while blocks.tell() < len(content) - begin:
+        yield blocks.read_int(), zlib.decompress(blocks.read_bytes(), -zlib.MAX_WBITS)
+        assert blocks.read(SYNC_SIZE) == content[-SYNC_SIZE:]
+
+
+def test_entries_share_blocks_which_are_limited_so_that_a_reader_need_not_hold_them_all(tmp_path: Path) -> None:
+    """With a block for each entry, manifests would be about twice as large."""
+    added = [entry(Record()) for _ in range(3_000)]
+    manifest = written_manifest(tmp_path / "manifest", *added)
+    blocks = [*blocks_of((tmp_path / "manifest").read_bytes())]
+    assert len(blocks) > 2
+    assert sum(count for count, _ in blocks) == len(added)
+    largest = max(len(records) // count for count, records in blocks) + 1
+    assert all(BLOCK_SIZE <= len(records) < BLOCK_SIZE + largest for _, records in blocks[:-1])
+    assert manifest.manifest_length == (tmp_path / "manifest").stat().st_size
+    assert manifest.added_files_count == len(added)
+    ours, theirs = manifests.read_entries(IO, manifest), entries(manifest)
+    assert [as_of_version_2(each) for each in ours] == [as_of_version_2(each) for each in theirs]
+    assert len(ours) == len(added)
+
+
+def test_a_manifest_list_is_one_block(tmp_path: Path) -> None:
+    """Nothing says how long it is: cut short between two blocks, it would look like a whole one."""
+    file = tmp_path / "list"
+    with manifests.ManifestListWriter(IO.new_output(str(file)), 7, 6, 3) as writer:
+        writer.add_manifests([listed()] * 2_000)
+    [(count, records)] = blocks_of(file.read_bytes())
+    assert count == 2_000
+    assert len(records) > BLOCK_SIZE
+
+
+def test_pyiceberg_still_takes_a_file_that_is_cut_short_for_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Once it does not, the connector need not divide files into blocks itself."""
+    monkeypatch.setattr(avro_files, "BLOCK_SIZE", 1)
     file = tmp_path / "manifest"
     manifest = written_manifest(file, entry(Record()), entry(Record()))
     content = file.read_bytes()

@@ -16,6 +16,7 @@ from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits.commit_outcomes import Committed, Failed
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.loaded_tables import load_table
+from connector.iceberg.metadata import avro_files
 from connector.iceberg.metadata.manifests import ManifestListWriter, manifests_of
 from connector.iceberg.metadata.row_lineage import LIST_FIELDS
 from connector.model.state import StagedCommit
@@ -60,7 +61,10 @@ def in_another_table(catalog: Catalog, staged: StagedCommit) -> StagedCommit:
     return replace(staged, path=path, table_uuid=str(table.metadata.table_uuid))
 
 
-def test_no_commit_drops_the_rows_that_the_lost_part_of_a_manifest_lists(catalog: Catalog) -> None:
+def test_no_commit_drops_the_rows_that_the_lost_part_of_a_manifest_lists(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(avro_files, "BLOCK_SIZE", 1)  # each entry is a block
     for first, second in ([1, 2], [3, 4]):
         pending = stage_ids(catalog, [first])
         commit_staged(catalog, pending, stage_ids(catalog, [second], prev=pending.next))

@@ -24,7 +24,7 @@ from connector.iceberg.fences import fence
 from connector.iceberg.fences.fence import file_prefix
 from connector.iceberg.fences.file_names import FileOrigin
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
-from connector.iceberg.metadata import snapshot_files
+from connector.iceberg.metadata import avro_files, snapshot_files
 from connector.iceberg.metadata.manifests import manifests_of, read_entries
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.model.state import StagedCommit, WriterId
@@ -155,7 +155,10 @@ def test_files_of_others_take_no_memory(catalog: Catalog, monkeypatch: pytest.Mo
         tracemalloc.stop()
 
 
-def test_what_the_lost_part_of_a_manifest_lists_is_not_deleted(catalog: Catalog) -> None:
+def test_what_the_lost_part_of_a_manifest_lists_is_not_deleted(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(avro_files, "BLOCK_SIZE", 1)  # each entry is a block
     first = stage(catalog, PATH, WHOLE, 1)
     second = stage(catalog, PATH, WHOLE, 2, prev=first.next)
     commit.commit_all_or_raise(catalog, [first, second])

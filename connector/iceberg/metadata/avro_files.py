@@ -9,12 +9,15 @@ which may end the process.
 """
 
 import json
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from typing import Any, Final, Self
 
 from pyiceberg.avro.codecs import AVRO_CODEC_KEY, AvroCompressionCodec
 from pyiceberg.avro.decoder import StreamingBinaryDecoder, new_decoder
+from pyiceberg.avro.encoder import BinaryEncoder
 from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFileHeader, AvroOutputFile
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_reader, construct_writer
@@ -28,6 +31,7 @@ from connector.encoding.values.pyiceberg_patches import apply_patches
 
 AVRO_COMPRESSION: Final[AvroCompressionCodec] = "deflate"
 AVRO_SCHEMA_KEY: Final = "avro.schema"
+BLOCK_SIZE: Final = 64 << 10  # bytes of encoded records; about as in Avro's Java library
 
 _HEADER_WRITER: Final = construct_writer(META_SCHEMA)
 _HEADER_READER: Final = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
@@ -52,13 +56,39 @@ class AvroSchema:
 
 
 class AvroFileWriter(AvroOutputFile[Any]):
-    """Writes the records of a file, in one schema."""
+    """Writes the records of a file, in one schema.
+
+    A block holds the records of several calls, since those that are compressed together take about half as many bytes.
+    Those of one call are never divided.
+    """
 
     def __init__(self, file: OutputFile, schema: AvroSchema, metadata: dict[str, str]) -> None:
         # An empty schema, since the writer that PyIceberg makes from it is replaced.
         super().__init__(file, Schema(), schema.name, metadata=metadata)
         self.file_schema, self.writer = schema.schema, schema.writer
         self._avro_schema = schema.avro_schema
+        self._block, self._count = BytesIO(), 0
+
+    def write_block(self, objects: list[Any]) -> None:
+        """Add records to the block, which is written when it is large enough, or with the end of the file."""
+        encoder = BinaryEncoder(self._block)
+        for record in objects:
+            self.writer.write(encoder, record)
+        self._count += len(objects)
+        if self._block.tell() >= BLOCK_SIZE:
+            self._end_block()
+
+    def __exit__(self, *raised: Any) -> None:
+        if self._count:
+            self._end_block()
+        super().__exit__(*raised)
+
+    def _end_block(self) -> None:
+        content = zlib.compress(self._block.getvalue(), wbits=-zlib.MAX_WBITS)
+        self.encoder.write_int(self._count)
+        self.encoder.write_bytes(content)
+        self.encoder.write(self.sync_bytes)
+        self._block, self._count = BytesIO(), 0
 
     def _write_header(self) -> None:
         metadata = {**self.metadata, AVRO_SCHEMA_KEY: self._avro_schema, AVRO_CODEC_KEY: AVRO_COMPRESSION}

@@ -103,12 +103,12 @@ def change_metadata(table: Table, change: Callable[[Json], None]) -> None:
 
 
 def cut_manifest(table: Table) -> tuple[Path, bytes]:
-    """Cut the newest manifest short, after its first entry. Returns the file, and what it had."""
+    """Cut the newest manifest short, after its first block. Returns the file, and what it had."""
     manifest, *_ = manifests_of(table, table.current_snapshot())
     file = Path(manifest.manifest_path.removeprefix("file://"))
     whole = file.read_bytes()
     *some, _ = whole.split(marker := whole[-SYNC_SIZE:])
-    assert len(some) > 2, "a header and several entries"
+    assert len(some) > 2, "a header and several blocks"
     file.write_bytes(some[0] + marker + some[1] + marker)
     return file, whole
 
