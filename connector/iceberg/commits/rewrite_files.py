@@ -112,8 +112,8 @@ def _new_snapshot(table: Table, plan: RewritePlan, replacements: Sequence[Replac
     prefix = plan.target.destination.prefix
     with translate_errors(table.location()):
         factory, existing = snapshots.make_factory(table, prefix), manifests_of(table, table.current_snapshot())
-        # The deletion vectors of the old files go with them, as Iceberg demands.
-        removed = [file for each in replacements for file in (each.old.listed, each.old.vector) if file]
+        # Deletion vectors go with their data files, as Iceberg demands. So do position delete files of only one.
+        removed = [file for each in replacements for file in (each.old.listed, *each.old.file_scoped)]
         kept, changed = remove_files(factory, existing, removed, added=_make_entries(table, replacements))
         added = [file for each in replacements for file in each.files]
         summary = {**plan.summary, **summarize_rewrite(added, (), removed)}

@@ -18,7 +18,7 @@ class LiveFile:
 
     listed: ListedFile
     source: SourceFile
-    vector: ListedFile | None  # among the position deletes; it goes when the data file goes
+    file_scoped: Sequence[ListedFile]  # delete files of this data file alone; they go when it goes
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool], remedy:
                     position_deletes.append(listed)
                 case DataFileContent.EQUALITY_DELETES:
                     equality_deletes.append(entry.data_file)
-    applied = PositionDeletes(position_deletes).find_all(data)
+    deletes = PositionDeletes(position_deletes)
+    applied = deletes.find_all(data)
     for file in data:
         _check_format(file, remedy)
-    return LiveFiles([_make_live_file(each, applied[each.path]) for each in data], equality_deletes)
-
-
-def _make_live_file(listed: ListedFile, applied: Sequence[ListedFile]) -> LiveFile:
-    return LiveFile(listed, listed.as_source(applied), next((delete for delete in applied if delete.vector), None))
+    files = [
+        LiveFile(file, file.as_source(applied[file.path]), deletes.file_scoped.get(file.path, ())) for file in data
+    ]
+    return LiveFiles(files, equality_deletes)
 
 
 def _check_format(file: ListedFile, remedy: str) -> None:
