@@ -211,6 +211,17 @@ def test_a_number_whose_partition_would_be_below_its_type_is_refused(type_: Prim
     check_text("value_errors", f"a number without a partition, {type_}", str(raised.value))
 
 
+def test_a_decimal_whose_partition_has_no_place_in_a_manifest_is_refused() -> None:
+    """A manifest has as many bytes as the digits of the column need."""
+    type_ = DecimalType(4, 2)
+    assert partition_of(type_, "truncate[100]", Decimal("-99.99")) == Decimal("-100.00")
+    assert partition_of(type_, "truncate[32768]", Decimal("-0.01")) == Decimal("-327.68")
+    assert partition_of(type_, "truncate[32769]", None) is None
+    with pytest.raises(UserError) as raised:
+        partition_of_each(type_, "truncate[32769]", Decimal("0.00"), None, Decimal("-0.01"), Decimal("-0.02"))
+    check_text("value_errors", "a decimal without a partition", str(raised.value))
+
+
 def test_zero_minus_zero_nan_and_null_are_four_partitions() -> None:
     """As for Spark, which compares the values of partitions as Java compares Doubles."""
     found = partition_of_each(DoubleType(), "identity", 0.0, -0.0, None, float("nan"), -float("nan"), 0.0, None)

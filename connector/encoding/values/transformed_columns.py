@@ -17,6 +17,7 @@ from pyiceberg.types import (
     TimestamptzNanoType,
     TimestamptzType,
 )
+from pyiceberg.utils.decimal import decimal_required_bytes, unscaled_to_decimal
 
 from connector.host.errors import UserError
 from connector.model.binding import Column
@@ -49,18 +50,20 @@ class TransformedColumn:
         source, self._microseconds = (column.type, None) if keeps_nanoseconds else _MICROSECONDS[column.type]
         self._transform: Callable[[pa.Array], pa.Array] = parsed.pyarrow_transform(source)
         self._needs_alignment = isinstance(column.type, DecimalType)
-        self._wraps = isinstance(parsed, TruncateTransform) and isinstance(column.type, IntegerType | LongType)
+        self._rounds_down = isinstance(parsed, TruncateTransform) and isinstance(
+            column.type, IntegerType | LongType | DecimalType
+        )
 
     def of_partitions(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the partition values of these rows. Raises UserError if a number cannot be in a partition.
 
         Below the smallest number of its type, `truncate` wraps around to a large one in all engines. Readers with a
-        filter such as `n < 0` would not find the row.
+        filter such as `n < 0` would not find the row. A decimal would not fit into the bytes that a manifest has.
         """
         transformed = self.of(rows)
-        if self._wraps:
+        if self._rounds_down:
             values = rows.column(self._index)
-            below = values.filter(pc.greater(transformed, values))
+            below = values.filter(self._find_too_small(transformed, values))
             if len(below):
                 raise UserError(
                     f"column {self._name}: the value {below[0]} cannot be in a partition. `truncate` rounds it down, "
@@ -68,6 +71,15 @@ class TransformedColumn:
                     "visible. Correct the document at its source, or remove the term from `partition_by`."
                 )
         return transformed
+
+    def _find_too_small(self, transformed: pa.Array, values: pa.Array) -> pa.Array:
+        if not isinstance(self.type, DecimalType):
+            return pc.greater(transformed, values)
+        # Arrow compares decimals only with those that have the digits of their type, and these may have more.
+        bits = 8 * decimal_required_bytes(self.type.precision)
+        smallest = unscaled_to_decimal(-(1 << (bits - 1)), self.type.scale)
+        lowest = pc.min(transformed)
+        return pc.and_(pc.equal(transformed, lowest), lowest.is_valid and lowest.as_py() < smallest)
 
     def of(self, rows: pa.RecordBatch) -> pa.Array:
         """Return the transformed values of these rows."""
