@@ -49,7 +49,12 @@ def test_a_manifest_is_the_one_that_pyiceberg_writes(spec: PartitionSpec, partit
 
     of_pyiceberg = partial(iceberg.ManifestWriterV2, avro_compression=AVRO_COMPRESSION)
     ours, theirs = written("ours", manifests.ManifestWriter), written("theirs", of_pyiceberg)
-    assert header(tmp_path / "ours") == header(tmp_path / "theirs")
+    expected = header(tmp_path / "theirs")
+    # Iceberg demands ints. PyIceberg writes longs, which Java does not read.
+    of_equality_ids = '{"type": "array", "element-id": 136, "items": "%s"}'
+    assert of_equality_ids % "long" in expected["avro.schema"]
+    expected["avro.schema"] = expected["avro.schema"].replace(of_equality_ids % "long", of_equality_ids % "int")
+    assert header(tmp_path / "ours") == expected
     assert fields(*entries(ours)) == fields(*entries(theirs))
     assert entries(ours)[0].data_file.partition == partition
 

@@ -153,7 +153,7 @@ class ManifestWriter(ManifestWriterV2):
 
     def new_writer(self) -> AvroOutputFile[ManifestEntry]:
         """Return the Avro writer of a new manifest."""
-        schema = _of_manifests(_partition_type(self._spec, self._schema), self.version, self.content())
+        schema = _of_manifests(_partition_type(self._spec, self._schema), self.version)
         return AvroFileWriter(self._output_file, schema, self._meta)
 
     def to_manifest_file(self) -> ManifestFile:
@@ -241,13 +241,12 @@ def _partition_type(spec: PartitionSpec, schema: Schema) -> StructType:
 
 
 @lru_cache(SCHEMAS)
-def _of_manifests(partition_type: StructType, version: TableVersion, content: ManifestContent) -> AvroSchema:
-    """Return the schema of manifests. Those of delete files may list equality deletes of other engines: PyIceberg would
-    write the ids of their columns as longs, which Java does not read."""
+def _of_manifests(partition_type: StructType, version: TableVersion) -> AvroSchema:
+    """Return the schema of manifests. PyIceberg would write the ids of equality deletes' columns as longs, which Java
+    does not read."""
     fields = data_file_with_partition(partition_type, version).fields
-    if content is ManifestContent.DELETES:
-        ids = {"field_type": _EQUALITY_IDS}
-        fields = tuple(each.model_copy(update=ids) if each.name == "equality_ids" else each for each in fields)
+    ids = {"field_type": _EQUALITY_IDS}
+    fields = tuple(each.model_copy(update=ids) if each.name == "equality_ids" else each for each in fields)
     return AvroSchema.of(manifest_entry_schema_with_data_file(version, StructType(*fields)), "manifest_entry")
 
 
