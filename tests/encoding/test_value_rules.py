@@ -42,6 +42,7 @@ LANDS_AS: list[tuple[PrimitiveType, str, Any]] = [
     (LongType(), '"1.0"', 1),
     (LongType(), '"-12"', -12),
     (LongType(), '"9223372036854775807.000"', 2**63 - 1),
+    (LongType(), '"-9223372036854775808.0"', -(2**63)),
     (IntegerType(), "2147483647", 2**31 - 1),
     (IntegerType(), '"-2147483648.0"', -(2**31)),
     (DoubleType(), "1", 1.0),
@@ -129,6 +130,16 @@ def test_an_instant_keeps_its_nanoseconds_however_it_is_written(text: str) -> No
     assert not len(clamped)
 
 
+@pytest.mark.parametrize(
+    ("second", "nanoseconds"),
+    [("0", 0), ("0.5", 500_000_000), ("0.1234567", 123_456_700), ("0.12345678", 123_456_780), ("0.0000000019", 1)],
+)
+def test_an_instant_may_have_any_number_of_digits(second: str, nanoseconds: int) -> None:
+    texts = [f"{minute}{second}Z" for minute in ("1970-01-01T00:00:0", "1969-12-31T23:59:0")]
+    found, _ = nanosecond_instants(Texts(pa.array(texts), np.ones(2, np.bool_)))
+    assert found.cast(pa.int64()).to_pylist() == [nanoseconds, nanoseconds - 60_000_000_000]
+
+
 @pytest.mark.parametrize(("type_", "json", "expected"), LANDS_AS, ids=str)
 def test_a_value_lands_as_its_columns_type_has_it(type_: PrimitiveType, json: str, expected: Any) -> None:
     assert column(decode(binding(type_), [json_line(json)])) == [expected]
@@ -193,6 +204,22 @@ def test_what_lies_outside_the_years_1_to_9999_is_clamped_and_counted(
         ("value0", Treatment.CLAMPED, Treated(2)),
         ("value1", Treatment.CLAMPED, Treated(1)),
     ]
+
+
+@pytest.mark.parametrize(
+    ("type_", "text", "expected"),
+    [
+        (DateType(), "0001-01-01", date.min),
+        (DateType(), "9999-12-31", date.max),
+        (TimestamptzType(), "0001-01-01T00:00:00Z", datetime(1, 1, 1, tzinfo=UTC)),
+        (TimestamptzType(), "9999-12-31T23:59:59.999999Z", LAST_INSTANT),
+    ],
+    ids=str,
+)
+def test_the_first_and_the_last_value_are_not_clamped(type_: PrimitiveType, text: str, expected: Any) -> None:
+    decoded = decode(binding(type_), [plain(1, text)])
+    assert column(decoded) == [expected]
+    assert not decoded.treated
 
 
 @pytest.mark.parametrize(("type_", "json"), INVALID, ids=str)
