@@ -58,6 +58,14 @@ def test_staged_commits_survive_the_runtimes_log() -> None:
     assert sorted(read_state("acme/orders", log), key=lambda commit: commit.next) == commits
 
 
+def test_what_a_shard_of_a_single_key_has_kept_is_read() -> None:
+    before, commit = (staged(next, key_range="80000000-80000000") for next in "ab")
+    log = merged(None, on_the_wire(state.encode_removed([before])))
+    log = merged(log, on_the_wire(state.encode_added([commit])))
+    assert read_state("acme/orders", log) == [commit]
+    assert read_finished("acme/orders", log) == [FinishedCommit(commit.writer, UUID, value_of("a"))]
+
+
 def test_a_list_of_files_outside_the_state_survives_too() -> None:
     listed = replace(staged("b"), files=FileList("file:///w/a-files.json", 200, 6000, 162_400))
     patch = on_the_wire(state.encode_added([listed]))
@@ -77,8 +85,9 @@ def test_of_what_was_removed_the_newest_of_each_writer_and_table_is_kept() -> No
     of_other_table = replace(staged("9"), table_uuid=OTHER_UUID)
     commits = [staged("c", prev="b"), staged("b"), staged("a", key_range=left), of_other_table]
     log = merged(None, on_the_wire(state.encode_removed(commits)))
-    log = merged(log, on_the_wire(state.encode_removed([staged("d", prev="c")])))
     of = staged("d").writer
+    assert read_finished("acme/orders", log)[0] == FinishedCommit(of, UUID, value_of("c")), "in whatever order"
+    log = merged(log, on_the_wire(state.encode_removed([staged("d", prev="c")])))
     assert read_state("acme/orders", log) == []
     assert read_finished("acme/orders", log) == [
         FinishedCommit(of, UUID, value_of("d")),
