@@ -100,8 +100,10 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "binding states that are a list": (STATE, {"bindingStates": []}),
     "ranges that are a text": (OF_KEY, {"bindingStates": {KEY: "staged"}}),
     "ranges that are a list": (OF_KEY, {"bindingStates": {KEY: [RANGE]}}),
+    "ranges that are an empty list": (OF_KEY, {"bindingStates": {KEY: []}}),
     "entries that are a list": (OF_RANGE, kept([B])),
     "entries that are a number": (OF_RANGE, kept(7)),
+    "entries that are false": (OF_RANGE, kept(False)),
     "an entry that is a text": (OF_ENTRY, kept({B: "staged"})),
     "an entry that is a list": (OF_ENTRY, kept({B: []})),
     "an entry that is empty": (OF_ENTRY, kept({B: {}})),
@@ -235,6 +237,11 @@ GARBLED: Final[dict[str, tuple[str, Any]]] = {
     "a finished commit with a closed fence value": (FINISHED_IN, finished({UUID: f"closed:{A}"})),
     "a finished commit with a number": (FINISHED_IN, finished({UUID: 5})),
     "a finished commit of no table": (f"{FINISHED}, key range '{RANGE}', table 'a-uuid'", finished({"a-uuid": A})),
+    "a finished commit of a uuid with a line break": (
+        f"{FINISHED}, key range '{RANGE}', table '{UUID}\\n'",
+        finished({f"{UUID}\n": A}),
+    ),
+    "a finished commit with a value of 33 digits": (FINISHED_IN, finished({UUID: "a" * 33})),
 }
 EVERY_SENTENCE: Final = [
     "a number",
