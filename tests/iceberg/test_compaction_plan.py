@@ -148,6 +148,7 @@ def test_files_that_are_no_parquet_are_left_alone() -> None:
     assert not plan(*files)
     avro = replace(deletes(1, "f000000"), format=FileFormat.AVRO)
     assert not plan(*many(10), avro)
+    assert plan(*many(10), replace(deletes_by_value(0), format=FileFormat.AVRO)), "it applies to none"
 
 
 def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
@@ -156,6 +157,8 @@ def test_a_file_with_many_deleted_rows_is_rewritten_alone() -> None:
     assert plan(large, deletes(300, "large")) == [["large"]]
     assert plan(large, deletes(150, "large"), deletes(150, "large")) == [["large"]]
     assert not plan(data("large", TARGET, number=10), deletes(300, "large")), "the deletes are older than the file"
+    in_north = replace(large, partition=NORTH)
+    assert not plan(in_north, deletes(300, "large", partition=SOUTH)), "the deletes are of another partition"
 
 
 def test_files_that_share_a_delete_file_are_rewritten_for_their_average() -> None:
@@ -165,6 +168,18 @@ def test_files_that_share_a_delete_file_are_rewritten_for_their_average() -> Non
     assert len(plan(*files, deletes(600, "f000000", "f000001"))) == 2
     assert not plan(*files, *(deletes(100) for _ in range(11)))
     assert len(plan(*files, *(deletes(100) for _ in range(12)))) == 4
+    of_each = [deletes(299, file.path) for file in files]
+    assert not plan(*files, *of_each, deletes(3, "f000000", "f000003"))
+    assert len(plan(*files, *of_each, deletes(4, "f000000", "f000003"))) == 4, "each file has more of its own"
+
+
+def test_a_shared_delete_file_counts_only_for_files_to_which_it_applies() -> None:
+    files, older = many(4, TARGET), [["f000000"], ["f000001"], ["f000002"]]
+    assert plan(*files, deletes(1200, "f000000", "f000003", number=2)) == older
+    assert plan(*files, *(deletes(100, number=2) for _ in range(12))) == older
+    assert not plan(*many(4, TARGET, NORTH), deletes(4000, partition=SOUTH))
+    repeated = deletes(5000, "f000000")
+    assert plan(*files, repeated, deletes(1, "f000000", "f000003")) == [["f000000"]], "no file loses more than its rows"
 
 
 def test_only_the_vector_counts_for_a_file_that_has_one() -> None:
@@ -187,9 +202,29 @@ def test_a_group_names_the_deletes_that_apply_to_each_source() -> None:
     assert planned.delete_files == 3
 
 
+def test_of_deletes_that_name_several_files_a_group_names_those_that_apply() -> None:
+    """None to newer files, and only the vector to a file that has one: it has their rows."""
+    shared, current, older = (
+        deletes(10, "f000000", "f000004", number=3),
+        vector(10, "f000000"),
+        vector(10, "f000002", number=1),
+    )
+    [planned] = plan_groups([*many(5), current, older, shared], THRESHOLDS)
+    assert [source.position_deletes for source in planned.group.sources] == [
+        (current.vector,),
+        (shared.path,),
+        (shared.path,),
+        (shared.path,),
+        (),
+    ]
+
+
 def test_the_best_gain_comes_first() -> None:
     groups = plan(*many(10, 8 * MB, NORTH, "n"), *many(10, MB, SOUTH, "s"), data("x", TARGET), deletes(999, "x"))
     assert [group[0][0] for group in groups] == ["s", "n", "x"]
+    of_y = [replace(deletes(150, "y"), path=f"of y {number}") for number in range(2)]
+    groups = plan(data("x", TARGET), deletes(300, "x"), data("y", TARGET), *of_y)
+    assert groups == [["y"], ["x"]], "delete files that go count, too"
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -220,6 +255,7 @@ def test_an_old_file_of_a_small_table_is_rewritten_for_one_deleted_row() -> None
     assert not plan(old, deletes(1, "old", number=16))
     assert plan(old, deletes(1, "old", number=17)) == [["old"]]
     assert plan(old, vector(1, "old", number=17)) == [["old"]]
+    assert not plan(replace(old, file_sequence_number=2), deletes(1, "old", number=17)), "it was rewritten since"
     assert not plan(old, data("new", MB, number=17), deletes(1, "old", number=17)), "all files count"
     assert not plan(old, data("new", 1, number=17)), "without deletes, nothing is gained"
     assert not plan(data("tiny", 1), deletes(1, "tiny", number=5)), "there are always some commits between"
@@ -237,6 +273,8 @@ def test_of_files_that_share_a_delete_file_the_old_ones_are_rewritten() -> None:
 def test_an_old_file_takes_smaller_ones_along() -> None:
     files = [data("old", 2 * MB, 1), data("small", MB, 99), data("larger", 4 * MB, 99)]
     assert plan(*files, deletes(1, "old", number=200)) == [["old", "small"]]
+    large = data("old", THRESHOLDS.min_size, 1)
+    assert plan(large, data("small", MB, 99), deletes(1, "old", number=5000)) == [["old"]], "it is not merged with any"
 
 
 def test_files_that_do_not_fit_beside_an_old_one_are_rewritten_for_their_own_gain_only() -> None:
