@@ -273,6 +273,10 @@ def test_of_files_that_share_a_delete_file_the_old_ones_are_rewritten() -> None:
 def test_an_old_file_takes_smaller_ones_along() -> None:
     files = [data("old", 2 * MB, 1), data("small", MB, 99), data("larger", 4 * MB, 99)]
     assert plan(*files, deletes(1, "old", number=200)) == [["old", "small"]]
+    assert plan(files[0], data("equal", 2 * MB, 99), deletes(1, "old", number=200)) == [["old", "equal"]]
+    assert plan(files[0], data("oldest", MB, 0), deletes(1, "old", number=200)) == [["oldest", "old"]]
+    young = data("young", 2 * MB, 190)
+    assert plan(young, *files[1:], deletes(999, "young", number=200)) == [["young"]]
     large = data("old", THRESHOLDS.min_size, 1)
     assert plan(large, data("small", MB, 99), deletes(1, "old", number=5000)) == [["old"]], "it is not merged with any"
 
