@@ -43,7 +43,7 @@ _Parsed: TypeAlias = Mapping[ManifestKey, "_ParsedManifest"]
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A live file of a table."""
+    """A data file or a delete file of the current snapshot, as its manifest lists it."""
 
     path: str  # exactly as the manifest has it
     manifest: str  # its location

@@ -1,4 +1,4 @@
-"""The data files of a table's rows, with the deletes that apply to them."""
+"""The live files that a conversion of columns rewrites, with the deletes that apply to them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
