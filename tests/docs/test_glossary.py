@@ -25,7 +25,9 @@ OF_TWO_THINGS: Final = {"Spec"}
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(REPOSITORY)))
 def test_a_module_and_its_public_classes_are_named_with_words_of_the_glossary(path: Path) -> None:
     unknown = {name: words for name in _names(path) if (words := _find_unknown(name))}
-    assert not unknown, "see docs/glossary.md"
+    assert not unknown, (
+        "use words of docs/glossary.md. Add one there only if Iceberg, Flow or Spark has it, or if no other word fits"
+    )
 
 
 def test_a_name_of_a_public_class_or_alias_stands_for_one_thing() -> None:
