@@ -16,6 +16,7 @@ import pytest
 
 from connector import VERSION
 from connector.config.catalog import LOCAL
+from connector.iceberg.maintenance.actions import Action
 from support.repository import REPOSITORY
 from support.sessions.processes import heeded_signals
 from support.snapshots import check_text
@@ -158,6 +159,16 @@ def test_the_page_of_commands_has_each_command_with_its_arguments(command: list[
     assert "--json" in arguments
     for argument in arguments:
         assert argument in section or argument in general, argument
+
+
+def test_the_page_of_commands_and_the_help_describe_each_action_of_maintain() -> None:
+    page = (REPOSITORY / "docs" / "commands.md").read_text()
+    section = page.partition("\n## maintain\n")[2].partition("\n## ")[0]
+    description = " ".join(read_help("maintain").stdout.split())
+    for action in Action:
+        # In the table of the arguments, and in that of the JSON.
+        assert section.count(f"\n| `{action}` | ") == 2, action
+        assert f". {action} " in description, action
 
 
 @pytest.mark.parametrize(("arguments", "is_parsed"), [(["spec"], False), (["spec", "--json"], True)])
