@@ -24,7 +24,15 @@ from pyiceberg.io import (
     S3_REQUEST_TIMEOUT,
 )
 
-from connector.config.catalog import Catalog, GlueCatalog, HiveCatalog, LocalCatalog, RestCatalog, S3TablesCatalog
+from connector.config.catalog import (
+    Catalog,
+    GlueCatalog,
+    HiveCatalog,
+    LocalCatalog,
+    RestCatalog,
+    S3TablesCatalog,
+    SqlCatalog,
+)
 from connector.config.credentials import AwsCredentials, AwsIam, AwsRole, Credentials
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.storage import AzureStorage, GoogleStorage, HdfsStorage, LocalFiles, S3Storage
@@ -91,7 +99,8 @@ def _s3_addresses(region: str, endpoint: str, catalog: Catalog) -> dict[str, str
     match catalog:
         case RestCatalog() | GlueCatalog() | HiveCatalog():
             return file_properties(properties, catalog.properties)
-    return file_properties(properties)
+        case S3TablesCatalog() | SqlCatalog() | LocalCatalog():
+            return file_properties(properties)
 
 
 def _addresses(storage: GoogleStorage | AzureStorage | HdfsStorage | LocalFiles) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 from connector.cli.texts.health_texts import format_count
 from connector.host.logs import format_bytes
@@ -79,12 +79,9 @@ def _describe_outcome(outcome: ActionOutcome, *, is_dry_run: bool) -> Iterator[s
             yield f"{format_count(outcome.files, 'data file')}{size} would be compacted"
         case CompactionResult():
             yield from _describe_compaction(outcome)
-        case ExpiryOutcome(snapshots, deleted, references):
-            yield f"{format_count(snapshots, 'snapshot')} {would}expired, {_describe_files(deleted)} {would}deleted"
-            if references:
-                kind = "branch or tag" if len(references) == 1 else "branches or tags"
-                yield f"{len(references):,} {kind} {would}removed: {', '.join(references)}"
-            yield from _list_files(deleted) if is_dry_run else ()
+        case ExpiryOutcome():
+            yield from _describe_expiry(outcome, would)
+            yield from _list_files(outcome.deleted) if is_dry_run else ()
         case OrphanFiles():
             yield from _describe_orphans(outcome, would)
             yield from _list_files(outcome.deletable) if is_dry_run else ()
@@ -95,6 +92,16 @@ def _describe_outcome(outcome: ActionOutcome, *, is_dry_run: bool) -> Iterator[s
             yield OPTIMIZED
         case Unfinished(deleted):
             yield f"{UNFINISHED}{f'; {_describe_files(deleted)} deleted' if deleted else ''}"
+        case _:
+            assert_never(outcome)
+
+
+def _describe_expiry(expiry: ExpiryOutcome, would: str) -> Iterator[str]:
+    snapshots = format_count(expiry.snapshots, "snapshot")
+    yield f"{snapshots} {would}expired, {_describe_files(expiry.deleted)} {would}deleted"
+    if references := expiry.references:
+        kind = "branch or tag" if len(references) == 1 else "branches or tags"
+        yield f"{len(references):,} {kind} {would}removed: {', '.join(references)}"
 
 
 def _describe_compaction(result: CompactionResult) -> Iterator[str]:

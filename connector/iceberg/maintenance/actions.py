@@ -6,7 +6,7 @@ from typing import Final
 
 
 class Action(StrEnum):
-    """What can be done to a table. `all` does it in this order: each leaves work for the ones after it."""
+    """What can be done to a table. `all` does all of it, in this order: each leaves work for the ones after it."""
 
     COMPACT = "compact"
     MANIFESTS = "manifests"
