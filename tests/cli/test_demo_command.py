@@ -50,7 +50,7 @@ def test_the_sample_needs_no_argument_and_a_second_run_adds_a_transaction(tmp_pa
     first, second = demo(tmp_path), demo(tmp_path)
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
     assert first.stdout.splitlines()[0] == f"warehouse: {tmp_path / 'warehouse'}"
-    assert "━━ demo.orders: 4 rows, 1 snapshots" in first.stdout
+    assert "━━ demo.orders: 4 rows, 1 snapshot, " in first.stdout
     assert '← {"acknowledged"' in first.stdout
     assert (
         '→ {"open":{"materialization":{"name":"demo/materialize-iceberg","connectorType":"IMAGE","config":{…}'
@@ -133,12 +133,12 @@ def test_with_updates_a_document_replaces_the_row_of_its_key(tmp_path: Path) -> 
         tmp_path, "-", "--key", "id", "--updates", stdin='{"id": 2, "n": 3}\n{"id": 3, "n": 4}\n{"id": 2, "n": 5}\n'
     )
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert "━━ demo.documents: 2 rows, 1 snapshots" in first.stdout
+    assert "━━ demo.documents: 2 rows, 1 snapshot, " in first.stdout
     assert "demo.documents has 2 rows already. A new transaction updates them, or adds to them." in second.stdout
     assert "→ 2 load requests" in second.stdout
-    assert "← 1 loaded responses" in second.stdout
+    assert "← 1 loaded response\n" in second.stdout
     assert "━━ demo.documents: 3 rows, 2 snapshots" in second.stdout
-    assert "This transaction added 1 rows, and replaced 1." in second.stdout
+    assert "This transaction added 1 row, and replaced 1." in second.stdout
     assert "Documents whose key an earlier document has: 1. The last document of each key counts." in second.stdout
     rows = rows_of(tmp_path / "warehouse", "documents").select(["id", "n"]).sort_by("id").to_pylist()
     assert rows == [{"id": 1, "n": 1}, {"id": 2, "n": 5}, {"id": 3, "n": 4}]

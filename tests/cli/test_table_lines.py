@@ -45,7 +45,7 @@ def test_a_table_without_a_snapshot_is_shown_as_empty(tmp_path: Path) -> None:
     catalog = readers_catalog(tmp_path)
     catalog.create_namespace("shop")
     table = catalog.create_table("shop.things", pa.schema([pa.field("id", pa.int64())]))
-    assert "shop.things: 0 rows, 0 snapshots, 1 columns" in "\n".join(describe_table(table))
+    assert "shop.things: 0 rows, 0 snapshots, 1 column" in "\n".join(describe_table(table))
 
 
 @pytest.mark.parametrize("name", ["warehouse", "it's $HOME", 'a "quoted" one'])

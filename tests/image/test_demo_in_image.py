@@ -15,7 +15,7 @@ def test_a_container_without_a_directory_shows_the_sample_in_a_temporary_one(ima
     status, output = image.run("demo")
     assert status == 0, output
     assert re.search(r"^warehouse: /tmp/warehouse-\w+$", output, re.MULTILINE)
-    assert "━━ demo.orders: 4 rows, 1 snapshots" in output
+    assert "━━ demo.orders: 4 rows, 1 snapshot, " in output
 
 
 def test_a_container_writes_to_a_directory_of_the_host(image: Image, tmp_path: Path) -> None:

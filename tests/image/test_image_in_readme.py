@@ -10,6 +10,7 @@ from typing import Final
 import docker
 import pytest
 
+from connector.cli.texts.health_texts import format_count
 from fixtures.generate import DIRECTORY
 from support.engines.readers import readers_catalog
 from support.pages import commands
@@ -61,7 +62,7 @@ def test_tables_that_a_container_wrote_are_opened_on_the_host(environment: Mappi
     stored = expected_tables((DIRECTORY / "orders.jsonl").read_bytes().splitlines())
     shown = _run(show, directory, environment).stdout
     for name, table in stored.items():
-        assert f"━━ {'.'.join(name)}: {len(table.rows)} rows" in shown
+        assert f"━━ {'.'.join(name)}: {format_count(len(table.rows), 'row')}, " in shown
         opened = readers_catalog(directory / "warehouse").load_table(name)
         assert opened.scan().to_arrow().num_rows == len(table.rows)
 

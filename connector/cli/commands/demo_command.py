@@ -19,6 +19,7 @@ from connector.cli.config_files import STDIN, read_config
 from connector.cli.flow.document_shape import infer_document_shape
 from connector.cli.flow.documents import DocumentFile, open_documents
 from connector.cli.flow.projections import make_collection
+from connector.cli.texts.health_texts import format_count
 from connector.cli.texts.table_lines import count_rows, describe_table, explain_opening
 from connector.config.catalog import LOCAL, LocalCatalog
 from connector.config.endpoint_config import EndpointConfig
@@ -75,7 +76,7 @@ def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
             say(f"warehouse: {warehouse}")
         if found := _load_table(endpoint, table):
             does = "updates them, or adds to them" if demo.updates else "adds to them"
-            say(f"{table} has {count_rows(found)} rows already. A new transaction {does}.")
+            say(f"{table} has {format_count(count_rows(found), 'row')} already. A new transaction {does}.")
         way_out = _describe_way_out(demo) if found else ""
         collection = make_collection("/".join(table), key, shape, ())
         stored = materialize(collection, resource, documents, config, say, way_out)
@@ -102,11 +103,12 @@ def _describe_way_out(demo: Demo) -> str:
 def _describe_transaction(stored: Stored, repeated: int, *, updates: bool) -> Iterator[str]:
     """Yield the sentences that say what became of the documents, of which so many have the key of an earlier one."""
     if not updates:
-        yield f"This transaction added {stored.rows} rows."
+        yield f"This transaction added {format_count(stored.rows, 'row')}."
         if repeated:
             yield f"Rows whose key an earlier row has: {repeated}. With delta updates, each document becomes a row."
         return
-    yield f"This transaction added {stored.rows - stored.replaced} rows, and replaced {stored.replaced}."
+    added = format_count(stored.rows - stored.replaced, "row")
+    yield f"This transaction added {added}, and replaced {stored.replaced:,}."
     if repeated:
         yield f"Documents whose key an earlier document has: {repeated}. The last document of each key counts."
 

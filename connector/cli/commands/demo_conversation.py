@@ -16,6 +16,7 @@ from connector.cli.flow.documents import Document, DocumentFile, read_field, rea
 from connector.cli.flow.field_selection import FieldRules
 from connector.cli.flow.flow_files import Task, TaskBinding
 from connector.cli.flow.task_requests import make_apply, make_validate
+from connector.cli.texts.health_texts import format_count
 from connector.evolution.candidate import Candidate
 from connector.evolution.new_column_rules import constrain_new_column
 from connector.host.errors import UserError
@@ -92,7 +93,7 @@ def materialize(
         for line in _make_stores(versions, documents, collection, apply.materialization.bindings[0].field_selection):
             connector.send(line)
         rows = connector.lines - before
-        show(f"→ {rows} store requests, from line {before + 1} of the input on")
+        show(f"→ {format_count(rows, 'store request')}, from line {before + 1} of the input on")
         ask("startCommit", {"runtimeCheckpoint": {}})
         ask("acknowledge", {})
         if status := connector.finish():
@@ -137,11 +138,11 @@ def _load_keys(
     lines = {json.dumps(documents.read_key(document, key)): document.line for document in documents}
     for key_text in lines:
         connector.send(b'{"load":{"key":%s}}\n' % key_text.encode())
-    show(f"→ {len(lines)} load requests")
+    show(f"→ {format_count(len(lines), 'load request')}")
     show('→ {"flush":{}}')
     connector.send(b'{"flush":{}}\n')
     found = [json.dumps([read_location(loaded, ptr) for ptr in key]) for loaded in _receive_loaded(connector)]
-    show(f"← {len(found)} loaded responses")
+    show(f"← {format_count(len(found), 'loaded response')}")
     return _LoadedKeys(key, lines, frozenset(found))
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from connector.cli.texts.health_texts import format_count
 from connector.iceberg.commits.summaries import read_commit_time
 from connector.model.table_identifier import TableIdentifier
 
@@ -26,8 +27,8 @@ SPARK_PACKAGES: Final = (
 def describe_table(table: Table) -> Iterator[str]:
     """Yield the lines that show a table."""
     snapshots, fields = table.snapshots(), table.schema().fields
-    name = str(TableIdentifier.of(table))
-    yield f"━━ {name}: {count_rows(table)} rows, {len(snapshots)} snapshots, {len(fields)} columns"
+    counts = ((count_rows(table), "row"), (len(snapshots), "snapshot"), (len(fields), "column"))
+    yield f"━━ {TableIdentifier.of(table)}: {', '.join(format_count(*count) for count in counts)}"
     yield from align(
         ("id", "column", "type", ""),
         [(f.field_id, f.name, f.field_type, "required" if f.required else "") for f in fields],
