@@ -11,7 +11,7 @@ def explain_unknown_value(table: TableIdentifier, writer: WriterId, name: str, v
     """Return the error of a process that finds a fence property with a name or a value that no connector writes."""
     return FencedError(
         f"table {table}: the property {name} is {value!r}, which is no fence value of this connector. It was "
-        "changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
+        "probably changed by hand or by another engine. This process stops and adds nothing. Set the property to its "
         f"last value: the newest snapshot of {writer.materialization} with the same flow.state-key and "
         "flow.key-range has it in its summary as flow.fence. "
         "If rows are staged, `materialize-iceberg fence reset` can set it. Or remove the property, and "
