@@ -67,6 +67,19 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: Catalog) -> None
     assert snapshot.summary["total-records"] == "2"
 
 
+def test_a_debug_record_has_the_fence_values_of_each_commit(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, commit.__name__)
+    first = stage_ids(catalog, [1])
+    second = stage_ids(catalog, [2], prev=first.next)
+    for staged in (first, second):
+        commit_staged(catalog, staged)
+    set_first, set_second = ({fence.property_name(each.writer): each.next} for each in (first, second))
+    assert caplog.messages == [
+        f"table shop.orders: a commit after fence none sets {set_first}",
+        f"table shop.orders: a commit after fence {first.next} sets {set_second}",
+    ]
+
+
 def test_an_answer_without_the_snapshot_is_no_commit(catalog: Catalog) -> None:
     """A proxy may answer with the table as it was."""
     staged, old = stage_ids(catalog, [1]), catalog.load_table(PATH)

@@ -5,6 +5,7 @@ not fit: a retry repeats property updates over another process's commit, and aft
 commits that succeeded.
 """
 
+import logging
 import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -53,6 +54,8 @@ from connector.storage import storage_errors
 if TYPE_CHECKING:
     from connector.iceberg.commits.late_files import ConvertedFiles
     from connector.iceberg.commits.row_deletes import RowDeletes
+
+log = logging.getLogger(__name__)
 
 
 def commit_all_or_raise(
@@ -234,7 +237,9 @@ class _PendingCommits:
                 snapshot, begun = self.snapshots.append(table, fitting, rows), ()
         newest = remaining[-1]
         recorded = record_key_columns(task_table, remaining) if newest.updates else {}
-        properties = {**recorded, **fence.advance(table.properties, newest)}
+        moved = fence.advance(table.properties, newest)
+        properties = {**recorded, **moved}
+        log.debug("table %s: a commit after fence %s sets %s", newest.path, remaining[0].prev or "none", moved)
         self.sent[snapshot.manifest_list] = table, remaining
         return commit_snapshot(self.catalog, table, snapshot, properties, begun)
 
