@@ -86,7 +86,7 @@ class SessionViews:
         if older := fence.explain_older_answer(table.properties, had):
             raise RetryableError(older)
         task_table = restrict_to_generation(table, generation)
-        _check_keys(task_table, columns)
+        _check_key_columns(task_table, columns)
         values = keys.select([str(column.id) for column in columns])
         key_columns = {column.id: column.type for column in columns}
         return self._views.view(task_table, pending, keys=KeyValues(key_columns, values))
@@ -110,14 +110,14 @@ def _judge(path: TableIdentifier, began: float, error: Exception, number: int, i
     )
 
 
-def _check_keys(table: Table, keys: Sequence[Column]) -> None:
+def _check_key_columns(table: Table, columns: Sequence[Column]) -> None:
     """Raise LostColumnError unless the table has the key columns, with their types.
 
     Files that were rewritten lack the values of a column that another engine has dropped, or that apply has converted:
     then a new session finds the keys in the new column. A wider column may have values that this session cannot hold.
     """
     now, name = {column.field_id: column.field_type for column in table.schema().fields}, TableIdentifier.of(table)
-    for column in keys:
+    for column in columns:
         if now.get(column.id) == column.type:
             continue
         if find_newest_column(table, column.id) in now:

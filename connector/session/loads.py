@@ -215,7 +215,7 @@ class TransactionLoads:
         located = map_in_threads(self._locate, results, "loads")
         self.found.update(zip((result.search.index for result in results), located, strict=True))
         for index, keys in gathered.items():
-            answered = self.found[index].answered.keys
+            answered = self.found[index].answered.count
             facts.report(AnsweredLoads(self._tables[index].binding.table, keys.count, answered))
 
     def _prepare(self, gathered: tuple[int, GatheredKeys]) -> TableSearch:

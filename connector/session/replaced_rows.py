@@ -16,7 +16,7 @@ from connector.encoding.lines.key_digest import KeyDigest, digest_hashes, hash_k
 from connector.encoding.lines.key_tables import KEY, keys_of_texts
 from connector.encoding.search.located_rows import read_located, write_located
 from connector.encoding.search.row_search import SearchedFile, search
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.host.errors import RetryableError
 from connector.host.logs import Event, fields
 from connector.model.binding import Binding
@@ -85,7 +85,9 @@ def _check_not_added(layout: TableLayout, unstored: pa.Array, files: Sequence[Da
     """Raise ProtocolError if a new row has one of these keys. It would be the second row of the key."""
     binding = layout.binding
     assert binding.updates, "only bindings that update rows have Loads"
-    keys = Keys(pa.concat_tables(_parse(binding, unstored)), binding.updates, [each.name for each in binding.keys])
+    keys = SearchedKeys(
+        pa.concat_tables(_parse(binding, unstored)), binding.updates, [each.name for each in binding.keys]
+    )
     for file in files:
         if any(search(layout.io, SearchedFile(file.path, file.size), keys, with_documents=False)):
             raise ProtocolError(

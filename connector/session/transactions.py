@@ -194,7 +194,7 @@ class OpenTransaction:
             flushed = time.monotonic()
             self._progress.report_loading(self._loads.count)
             yield from self._loads.answer()
-            found = sum(each.answered.keys for each in self._loads.found.values())
+            found = sum(each.answered.count for each in self._loads.found.values())
             self._progress.report_loaded(self._loads.count, found, self._loads.began, flushed)
         self._writing = self._jobs.start_writing(self._file_prefixes, self._loads.row_ids if self._loads else {})
 

@@ -16,7 +16,7 @@ from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.live_rows.lineage_columns import ROW_ID, SEQUENCE_NUMBER
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.search.row_search import SearchedFile, search
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.encoding.values.column_types import arrow_type_of
 from connector.model.binding import KeyPart, Updates
 
@@ -83,7 +83,7 @@ class SearchedTable:
     ) -> list[FoundRow]:
         """Search the files, and return what is found in its order."""
         table = self.keys(keys)
-        searched = Keys(table, self.updates, self.key_names)
+        searched = SearchedKeys(table, self.updates, self.key_names)
         found: list[FoundRow] = []
         for file in files:
             for rows in search(IO, file, searched, with_documents=with_documents):

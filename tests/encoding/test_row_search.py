@@ -31,7 +31,7 @@ from connector.encoding.live_rows.source_rows import RowLineage
 from connector.encoding.parquet import data_pages, file_columns
 from connector.encoding.search import row_search, searched_keys
 from connector.encoding.search.row_search import SearchedFile, search
-from connector.encoding.search.searched_keys import Bounds, Keys
+from connector.encoding.search.searched_keys import Bounds, SearchedKeys
 from connector.encoding.values.column_types import arrow_type_of
 from connector.host.errors import RetryableError, UnreadableFileError, UserError
 from connector.storage.file_io import open_file_io
@@ -227,7 +227,7 @@ def test_a_truncated_file_is_refused(tmp_path: Path, end: int) -> None:
 def test_an_object_whose_path_pyarrow_refuses_is_named(tmp_path: Path, size: int) -> None:
     table = SearchedTable(tmp_path, [LongType()])
     file = SearchedFile("s3://lake/data//0.parquet", size)
-    keys = Keys(table.keys(["[1]"]), table.updates, table.key_names)
+    keys = SearchedKeys(table.keys(["[1]"]), table.updates, table.key_names)
     io = open_file_io({S3_ENDPOINT: "http://127.0.0.1:1", S3_REGION: "eu-west-1"})  # no request is sent
     with pytest.raises(UnreadableFileError, match="whose path has an empty part") as error:
         [*search(io, file, keys, with_documents=True)]
@@ -327,7 +327,7 @@ def test_row_groups_without_any_of_many_keys_are_not_read(
     """Above a number of keys, only their extremes are compared."""
     monkeypatch.setattr(searched_keys, "_COMPARED", most)
     table = SearchedTable(tmp_path, [LongType(), StringType()])
-    keys = Keys(table.keys(['[10,"a"]', '[20,"b"]', '[30,"c"]']), table.updates, table.key_names)
+    keys = SearchedKeys(table.keys(['[10,"a"]', '[20,"b"]', '[30,"c"]']), table.updates, table.key_names)
 
     def allows(*extremes: list[Any]) -> bool:
         types = (pa.int64(), pa.string())
@@ -344,7 +344,7 @@ def test_row_groups_without_any_of_many_keys_are_not_read(
 def test_zeros_of_both_signs_are_equal_and_so_are_nans(tmp_path: Path) -> None:
     table = SearchedTable(tmp_path, [DoubleType()])
     path = table.write(["[0]", "[1]", "[2]"], k0=pa.array([-0.0, 0.0, -math.nan]))
-    keys = Keys(pa.table({"10": [0.0, math.nan], "key": ["[0]", "[1]"]}), table.updates, table.key_names)
+    keys = SearchedKeys(pa.table({"10": [0.0, math.nan], "key": ["[0]", "[1]"]}), table.updates, table.key_names)
     [found] = search(IO, whole(path), keys, with_documents=True)
     assert list(zip(found.keys.tolist(), found.positions.tolist(), strict=True)) == [(0, 0), (0, 1), (1, 2)]
 
@@ -390,7 +390,11 @@ def test_a_few_large_documents_are_read_one_after_the_other(tmp_path: Path) -> N
     documents = pa.array([json.dumps({"0": number, "text": "x" * (2 << 20)}) for number in range(20)])
     path = table.write(keys, flow_document=documents)
 
-    parts = [*search(IO, whole(path), Keys(table.keys(keys[::3]), table.updates, table.key_names), with_documents=True)]
+    parts = [
+        *search(
+            IO, whole(path), SearchedKeys(table.keys(keys[::3]), table.updates, table.key_names), with_documents=True
+        )
+    ]
     assert [found.documents.to_pylist() for found in parts if found.documents] == [
         [documents[n].as_py()] for n in range(0, 20, 3)
     ]
@@ -468,7 +472,7 @@ def test_row_ids_are_told_from_a_column_with_their_name(
     path = table.write(["[1]", "[2]"], _row_id=pa.array([7, 8]))
     other = pa.field("_row_id", pa.int64(), metadata={"PARQUET:field_id": "1000"})
     pq.write_table(pq.read_table(path[7:]).add_column(0, other, pa.array([70, 80])), path[7:])
-    keys = Keys(table.keys(["[1]", "[2]"]), table.updates, table.key_names)
+    keys = SearchedKeys(table.keys(["[1]", "[2]"]), table.updates, table.key_names)
     [found] = search(IO, SearchedFile(path, 0, keeps_ids=keeps_ids), keys, with_documents=True)
     assert (None if found.row_ids is None else found.row_ids.tolist()) == expected
 
@@ -492,7 +496,7 @@ def test_rows_of_each_row_group_have_their_ids(
     table = SearchedTable(tmp_path, [LongType()])
     columns = {} if own is None else {"_row_id": pa.array(own, pa.int64())}
     path = table.write(["[1]", "[2]", "[3]"], row_group_size=1, **columns)
-    keys = Keys(table.keys(["[2]", "[3]"]), table.updates, table.key_names)
+    keys = SearchedKeys(table.keys(["[2]", "[3]"]), table.updates, table.key_names)
     file = SearchedFile(path, 0, lineage=RowLineage(100, 1), keeps_ids=True)
     found = [rows.row_ids for rows in search(IO, file, keys, with_documents=True)]
     assert [number for ids in found if ids is not None for number in ids.tolist()] == expected

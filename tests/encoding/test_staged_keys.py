@@ -9,7 +9,7 @@ from pyiceberg.types import LongType, StringType
 
 from connector.encoding.lines.key_tables import KEY
 from connector.encoding.search.row_search import SearchedFile, search
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.encoding.search.staged_keys import read_staged_keys
 from connector.model.state import ColumnStatistics, DataFile
 from encoding.searched_tables import IO, SearchedTable
@@ -42,7 +42,7 @@ def test_a_key_with_a_null_has_a_text_because_only_documents_tell_whether_a_row_
     stored = read_staged_keys(IO, [file], table.updates, {10: LongType(), 11: StringType()})
     assert [text and json.loads(text) for text in stored[KEY].to_pylist()] == [None, [None, "a"], None]
     searched = SearchedFile(path, Path(path[7:]).stat().st_size)
-    found = search(IO, searched, Keys(stored, table.updates, table.key_names), with_documents=False)
+    found = search(IO, searched, SearchedKeys(stored, table.updates, table.key_names), with_documents=False)
     assert sorted(position for rows in found for position in rows.positions.tolist()) == [0, 1, 2]
 
 

@@ -110,7 +110,7 @@ def test_the_digest_has_all_keys_that_exist_and_no_other(hard_delete: bool) -> N
     assert existing(of, *lines) == expected
     assert existing(of, *lines[::-1]) == expected
     assert sum_digests([existing(of, line) for line in lines]) == expected
-    assert expected.keys == 3
+    assert expected.count == 3
 
 
 def test_lines_that_are_decoded_one_by_one_have_the_same_digest() -> None:

@@ -31,7 +31,7 @@ from pyiceberg.types import (
 
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.search.row_search import search
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.table_view import TableViews
@@ -79,7 +79,7 @@ def find(catalog: Catalog, parts: Sequence[KeyPart], types: Sequence[PrimitiveTy
     texts = pa.array(keys, pa.string())
     names = [table.schema().find_field(part.column_id).name for part in parts]
     updates = Updates(tuple(parts), table.schema().find_field("doc").field_id)
-    searched = Keys(keys_of_texts(texts, parts, types), updates, names)
+    searched = SearchedKeys(keys_of_texts(texts, parts, types), updates, names)
     return [
         keys[place]
         for file in TableViews(ManifestCache()).view(table, ()).files

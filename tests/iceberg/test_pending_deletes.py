@@ -9,7 +9,7 @@ from pyiceberg.types import LongType
 
 from connector.encoding.lines.key_tables import keys_of_texts
 from connector.encoding.search.row_search import search
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.table_view import TableView, TableViews
@@ -32,7 +32,7 @@ def view(catalog: Catalog, *pending: StagedCommit) -> TableView:
 
 def find(catalog: Catalog, files: TableView, ids: Sequence[int]) -> list[str]:
     texts = pa.array([f"[{number}]" for number in ids])
-    keys = Keys(keys_of_texts(texts, UPDATES.parts, [LongType()]), UPDATES, ["id"])
+    keys = SearchedKeys(keys_of_texts(texts, UPDATES.parts, [LongType()]), UPDATES, ["id"])
     io = catalog.load_table(PATH).io
     found = [search(io, file, keys, with_documents=True) for file in files.files]
     return [text for rows in found for each in rows if each.documents for text in each.documents.to_pylist()]

@@ -25,7 +25,7 @@ from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search.key_bounds import KeyValues
 from connector.encoding.search.located_rows import SUFFIX, write_located
 from connector.encoding.search.row_search import SearchedFile, search
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.host.errors import ConnectorError, FencedError, LostColumnError, RetryableError, SignInError, UserError
 from connector.iceberg import session_views, table_view
 from connector.iceberg.commits import commit, delete_files
@@ -218,7 +218,7 @@ def test_a_file_may_have_less_row_groups_than_its_manifest_says(catalog: Catalog
     commit.commit_all_or_raise(catalog, [replace(written, files=(changed,))])
     units = view(catalog, unit_size=250)
     assert [(unit.first_row_group, unit.row_groups) for unit in units] == [(0, 1), (1, 1), (2, 1), (3, None)]
-    keys = Keys(keys_of_texts(pa.array(["[1]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
+    keys = SearchedKeys(keys_of_texts(pa.array(["[1]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
     found = [rows for unit in units for rows in search(catalog.load_table(PATH).io, unit, keys, with_documents=True)]
     assert [rows.positions.tolist() for rows in found] == [[1]]
 
@@ -479,7 +479,7 @@ def test_rows_in_files_that_ask_for_views_of_texts_are_found_and_replaced(catalo
     commit.commit_all_or_raise(catalog, [replace(added, files=(msgspec.structs.replace(file, size=size),))])
     table = catalog.load_table(PATH)
     [found] = view(catalog)
-    keys = Keys(keys_of_texts(pa.array(["[2]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
+    keys = SearchedKeys(keys_of_texts(pa.array(["[2]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
     [loaded] = search(table.io, found, keys, with_documents=True)
     assert loaded.documents is not None
     assert loaded.documents.to_pylist() == [row(2, "a")["doc"]]
@@ -541,7 +541,7 @@ def answer_with(table: Table) -> Fault:
 
 def documents(catalog: Catalog, session: Session, number: int) -> list[Any]:
     """The rows that a Load of this id finds."""
-    keys = Keys(keys_of_texts(pa.array([f"[{number}]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
+    keys = SearchedKeys(keys_of_texts(pa.array([f"[{number}]"]), UPDATES.parts, [LongType()]), UPDATES, ["id"])
     files, io = session.find(number), catalog.load_table(PATH).io
     found = [rows.documents for file in files for rows in search(io, file, keys, with_documents=True)]
     return [json.loads(text) for texts in found if texts is not None for text in texts.to_pylist()]

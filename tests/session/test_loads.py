@@ -108,7 +108,7 @@ def test_a_key_is_answered_that_only_one_of_several_groups_of_files_has(tmp_path
     large = 1 << 40  # bytes
     files = tuple(SearchedFile(searched.write([f'["{key}"]']), large) for key in ("one", "two"))
     loads = search(tmp_path, searched, TableView(None, files), "one")
-    assert loads.found[0].answered.keys == 1
+    assert loads.found[0].answered.count == 1
 
 
 def test_all_rows_of_the_keys_are_located_in_their_files(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_all_rows_of_the_keys_are_located_in_their_files(tmp_path: Path) -> None
     [loaded] = search(tmp_path, searched, TableView(None, files), "one", "two", "three").found.values()
     rows = read_located(IO, loaded.located.location or "").rows.to_pylist()
     assert {(each["file_path"], each["pos"]) for each in rows} == {(first, 0), (first, 1), (second, 1), (second, 2)}
-    assert loaded.answered.keys == 3
+    assert loaded.answered.count == 3
 
 
 def test_located_rows_name_only_files_that_have_some(tmp_path: Path) -> None:
@@ -415,7 +415,7 @@ def test_tables_are_searched_together_unless_they_have_many_keys(
     for index, expected in enumerate([1, 2, 1, 1]):
         of_table = asked.found[index]
         assert read_located(IO, of_table.located.location or "").rows.num_rows == expected
-        assert of_table.located.rows == of_table.answered.keys == expected
+        assert of_table.located.rows == of_table.answered.count == expected
     asked.close()
     assert not (tmp_path / "loads").exists()
 

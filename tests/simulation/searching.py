@@ -19,7 +19,7 @@ from connector.encoding.live_rows.deleted_rows import find_deleted_rows, read_de
 from connector.encoding.search.last_changes import PENDING
 from connector.encoding.search.row_search import FoundRows, SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.host.refresh import Lease, Refreshed
 from connector.iceberg.bound_table import BoundTable
 from connector.iceberg.commits import delete_files, delete_merging, row_deletes
@@ -39,7 +39,7 @@ from support import private_connector
 ACCESS: Final = Refreshed[Properties]("nothing", lambda: Lease(Properties()))
 
 
-def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) -> Iterator[FoundRows]:
+def search(io: FileIO, file: SearchedFile, keys: SearchedKeys, *, with_documents: bool) -> Iterator[FoundRows]:
     """Stands for the search in Parquet."""
     with translate_errors(file.path), io.new_input(file.path).open() as stream:
         names = stream.read().decode().split()

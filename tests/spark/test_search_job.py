@@ -18,7 +18,7 @@ from connector.encoding.lines.key_tables import write_table
 from connector.encoding.parquet.file_columns import FileColumns
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.host.errors import LostColumnError, RetryableError
 from connector.model.binding import Binding, Column, Updates
 from connector.model.properties import Properties
@@ -116,15 +116,15 @@ def test_the_index_of_a_tables_keys_is_dropped_with_its_last_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A million keys take 20 MB, a task may search many tables, and its worker serves the session's next jobs."""
-    made: list[weakref.ref[Keys]] = []
+    made: list[weakref.ref[SearchedKeys]] = []
 
-    def make(table: pa.Table, updates: Updates, names: Sequence[str]) -> Keys:
+    def make(table: pa.Table, updates: Updates, names: Sequence[str]) -> SearchedKeys:
         assert not any(index() for index in made), "the indexes of earlier tables are gone"
-        keys = Keys(table, updates, names)
+        keys = SearchedKeys(table, updates, names)
         made.append(weakref.ref(keys))
         return keys
 
-    monkeypatch.setattr(search_job, "Keys", make)
+    monkeypatch.setattr(search_job, "SearchedKeys", make)
     monkeypatch.setattr(search_job, "SEARCHED_AT_ONCE", 1)
     groups = []
     for index in range(3):

@@ -27,11 +27,11 @@ _NULL: Final = np.uint64(0xD1B54A32D192ED03)  # the hash of a null
 class KeyDigest:
     """How many keys there are, and the sum of their hashes, modulo 2 to the power of 64. The order does not matter."""
 
-    keys: int = 0
+    count: int = 0
     total: int = 0
 
     def __add__(self, other: "KeyDigest") -> "KeyDigest":
-        return KeyDigest(self.keys + other.keys, (self.total + other.total) % 2**_BITS)
+        return KeyDigest(self.count + other.count, (self.total + other.total) % 2**_BITS)
 
 
 def digest_keys_table(keys: pa.Table) -> KeyDigest:

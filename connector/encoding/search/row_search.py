@@ -18,7 +18,7 @@ from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID
 from connector.encoding.live_rows.source_rows import RowLineage, cast_values
 from connector.encoding.parquet.file_columns import FileColumns, open_data_file
 from connector.encoding.search.document_keys import Key, MalformedDocumentError, document_key, find_malformed
-from connector.encoding.search.searched_keys import Bounds, Keys
+from connector.encoding.search.searched_keys import Bounds, SearchedKeys
 from connector.encoding.values.arrays import NO_ROWS, Indices, Mask, Numbers, Positions, join_arrays
 from connector.encoding.values.column_types import column_id
 from connector.encoding.values.name_mapping import NO_MAPPING, NameMapping
@@ -58,7 +58,7 @@ class FoundRows:
     row_ids: Numbers | None = None  # None: the rows have none, or do not keep them
 
 
-def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) -> Iterator[FoundRows]:
+def search(io: FileIO, file: SearchedFile, keys: SearchedKeys, *, with_documents: bool) -> Iterator[FoundRows]:
     """Yield the rows of these keys that are not deleted, in the file's order.
 
     The memory that this takes does not depend on the file's size, but on the size of its row groups.
@@ -67,7 +67,7 @@ def search(io: FileIO, file: SearchedFile, keys: Keys, *, with_documents: bool) 
     return _read(_find(io, file, keys), with_documents=with_documents)
 
 
-def begin_search(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[FoundRows]:
+def begin_search(io: FileIO, file: SearchedFile, keys: SearchedKeys) -> Iterator[FoundRows]:
     """Find rows like `search`, and return what yields them with their documents.
 
     A small file has been read then. So the rest does not wait for the store. It takes the memory: documents may be a
@@ -77,7 +77,7 @@ def begin_search(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[FoundRo
     return _read(chain([*islice(found, 1)], found), with_documents=True)
 
 
-def _find(io: FileIO, file: SearchedFile, keys: Keys) -> Iterator[tuple["_FileSearch", "_Candidates"]]:
+def _find(io: FileIO, file: SearchedFile, keys: SearchedKeys) -> Iterator[tuple["_FileSearch", "_Candidates"]]:
     """Yield the candidates of some row groups after the other."""
     with open_data_file(io, file.path, file.size) as reader:
         columns = FileColumns(reader, file.mapping)
@@ -105,7 +105,7 @@ def _read(found: Iterable[tuple["_FileSearch", "_Candidates"]], *, with_document
             yield FoundRows(candidates.keys, candidates.positions, None)
 
 
-def _check_key_columns(columns: FileColumns, keys: Keys, path: str) -> None:
+def _check_key_columns(columns: FileColumns, keys: SearchedKeys, path: str) -> None:
     """Raise LostColumnError if the file has values of a key in a column that the table has no more, UserError if it may
     have them in the key's column, but the table's name mapping says otherwise."""
     present = {name: number for number, name in columns.names.items()}
@@ -126,7 +126,7 @@ def _check_key_columns(columns: FileColumns, keys: Keys, path: str) -> None:
             )
 
 
-def _may_have_keys(columns: FileColumns, group: int, keys: Keys) -> bool:
+def _may_have_keys(columns: FileColumns, group: int, keys: SearchedKeys) -> bool:
     """Return whether a row group may have one of the keys, by its statistics of the key columns."""
     types = zip(keys.column_ids, keys.types, strict=True)
     return keys.may_be_within(
@@ -158,7 +158,7 @@ class _FileSearch:
 
     file: SearchedFile
     columns: FileColumns
-    keys: Keys
+    keys: SearchedKeys
 
     def find(self, groups: Sequence[int]) -> _Candidates:
         """Return the rows of these row groups that have the values of some key."""

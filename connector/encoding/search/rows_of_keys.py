@@ -60,15 +60,17 @@ class RowsOfKeys:
         return RowsOfKeys(self.files[chosen], self.keys[chosen], self.positions[chosen], ids)
 
 
-def choose_newest(parts: Sequence[RowsOfKeys], keys: int, find_changes: Callable[[RowsOfKeys], Numbers]) -> list[Mask]:
-    """Return which rows of each part are the newest of their keys. There are `keys` in the keys table.
+def choose_newest(
+    parts: Sequence[RowsOfKeys], key_count: int, find_changes: Callable[[RowsOfKeys], Numbers]
+) -> list[Mask]:
+    """Return which rows of each part are the newest of their keys. The keys table has `key_count` keys.
 
     `find_changes` returns the number of the commit that last changed each row. Of one commit, the row in the last file
     of the view is the newest, and the last one in the file.
 
     A key has several rows if another writer has added some, or if the table had them before its binding updated rows.
     """
-    counts = np.bincount(np.concatenate([part.keys for part in parts]), minlength=keys)
+    counts = np.bincount(np.concatenate([part.keys for part in parts]), minlength=key_count)
     doubtful = [counts[part.keys] > 1 for part in parts]
     newest = [~mask for mask in doubtful]
     if any(mask.any() for mask in doubtful):

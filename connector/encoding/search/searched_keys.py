@@ -66,7 +66,7 @@ class Bounds:
         return is_apart.as_py() is False
 
 
-class Keys:
+class SearchedKeys:
     """The keys of a keys table. Several keys may have the same values in the key columns."""
 
     def __init__(self, table: pa.Table, updates: Updates, column_names: Sequence[str]) -> None:
@@ -168,7 +168,7 @@ class RowIdsOfKeys:
     def __init__(self, table: pa.Table, updates: Updates) -> None:
         """`table` is a keys table with a column of ids, which may be NO_ROW_ID."""
         self._ids = table[ROW_ID_FIELD.name].to_numpy()
-        self._keys = Keys(table, updates, ())  # no data file is searched for them
+        self._keys = SearchedKeys(table, updates, ())  # no data file is searched for them
         self.size: int = table.nbytes + self._keys.size  # in memory
 
     def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -26,7 +26,7 @@ from pyiceberg.types import PrimitiveType
 from connector.encoding.live_rows.position_deletes import group_by_file, join_positions
 from connector.encoding.search.located_rows import LocatedRows, read_located
 from connector.encoding.search.row_search import SearchedFile, search
-from connector.encoding.search.searched_keys import KEYS_AT_ONCE, Keys
+from connector.encoding.search.searched_keys import KEYS_AT_ONCE, SearchedKeys
 from connector.encoding.search.staged_keys import ReadKeys, read_staged_keys
 from connector.encoding.values.arrays import Positions, join_arrays
 from connector.host.errors import BACKFILL, UnfitCommitError
@@ -151,7 +151,7 @@ class RowDeletes:
         key_tables = [key_search.read_keys(types) for key_search in sharing]
         begins = np.cumsum([0, *map(len, key_tables[:-1])])
         names = [table.schema().find_field(part.column_id).name for part in updates.parts]
-        keys = Keys(pa.concat_tables(key_tables).combine_chunks(), updates, names)
+        keys = SearchedKeys(pa.concat_tables(key_tables).combine_chunks(), updates, names)
         for file in files:
             rows = [*search(table.io, file, keys, with_documents=False)]
             positions = join_arrays([each.positions for each in rows])

@@ -17,7 +17,7 @@ from connector.encoding.lines.key_tables import read_table, write_table
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.search.row_search import FoundRows, SearchedFile, begin_search
 from connector.encoding.search.rows_of_keys import RowsOfKeys
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.host.errors import RetryableError
 from connector.host.groups import divide
 from connector.host.tempdirs import advise
@@ -105,7 +105,7 @@ def _search_files(
     """Yield the found rows of each file, in order. Small files are searched some at the same time, also if they are of
     several tables, and their documents are read one after the other. The index of a table's keys is dropped with its
     last file."""
-    keys: dict[TemporaryFile, Keys] = {}
+    keys: dict[TemporaryFile, SearchedKeys] = {}
     for packed in divide(files, SEARCHED_AT_ONCE, attrgetter("size")):
         groups = {file.group.keys_file: file.group for file in packed}
         keys = {keys_file: keys[keys_file] for keys_file in groups if keys_file in keys}
@@ -117,14 +117,14 @@ def _search_files(
         yield from zip(packed, begun, strict=True)
 
 
-def _index_keys(access: Mapping[int, Properties], group: SearchGroup) -> Keys:
+def _index_keys(access: Mapping[int, Properties], group: SearchGroup) -> SearchedKeys:
     assert group.binding.updates, "only bindings that update rows are searched"
     names = [column.name for column in group.binding.keys]
-    return Keys(open_keys(group.keys_file, access[group.binding.index]), group.binding.updates, names)
+    return SearchedKeys(open_keys(group.keys_file, access[group.binding.index]), group.binding.updates, names)
 
 
 def _begin_search(
-    access: Mapping[int, Properties], keys: Mapping[TemporaryFile, Keys], file: _File
+    access: Mapping[int, Properties], keys: Mapping[TemporaryFile, SearchedKeys], file: _File
 ) -> Iterator[FoundRows]:
     io = open_file_io(access[file.group.binding.index])
     return begin_search(io, file.searched, keys[file.group.keys_file])

@@ -17,7 +17,7 @@ from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search import located_rows
 from connector.encoding.search.located_rows import write_located
 from connector.encoding.search.row_search import search
-from connector.encoding.search.searched_keys import Keys
+from connector.encoding.search.searched_keys import SearchedKeys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.fences.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestCache
@@ -65,7 +65,7 @@ def stage_updates(
     table = restrict_to_generation(loaded, generation)
     view = TableViews(ManifestCache()).view(table, after)
     texts = pa.array([f"[{number}]" for number in (*values, *removed)], pa.string())
-    keys = Keys(keys_of_texts(texts, updates.parts, [LongType()]), updates, ["id"])
+    keys = SearchedKeys(keys_of_texts(texts, updates.parts, [LongType()]), updates, ["id"])
     found = [
         {"file_path": file.path, "pos": int(position), "key": texts[int(key)].as_py()}
         for file in view.files
