@@ -134,8 +134,8 @@ class TransactionLoads:
                 self._directory.mkdir()
         self.count += loads.count
         lines = Lines(b"".join(loads.pieces), lambda index: loads.first_line + index)
-        for index, rows in parse_loads(lines).items():
-            keys = key_table(self._find_binding(index, rows.number(0)), rows)
+        for index, of_binding in parse_loads(lines).items():
+            keys = key_table(self._find_binding(index, of_binding.number(0)), of_binding)
             if index not in self._keys:
                 self._keys[index] = GatheredKeys(self._directory / f"{index}.keys")
             self._keys[index].add(keys)

@@ -72,7 +72,7 @@ def test_bindings_are_told_apart() -> None:
     lines = [load(1), load(2, index=4), b'{"load":{"key":["x"]}}\n', load(3), b'{"load":{"binding":"4","key":[5]}}\n']
     found = parse_loads(numbered(b"".join(lines), first_line=10))
 
-    assert {index: [*map(loads.number, range(len(loads.rows)))] for index, loads in found.items()} == {
+    assert {index: [*map(lines.number, range(len(lines.loads)))] for index, lines in found.items()} == {
         INDEX: [10, 13],
         4: [11, 14],
         0: [12],

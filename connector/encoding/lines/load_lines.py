@@ -20,33 +20,33 @@ _LOADS: Final[LineDecoder[LooseKeyRow]] = LineDecoder(KeyRow, Load)
 
 
 @dataclass(frozen=True)
-class LoadRows:
+class LoadLines:
     """The Loads of one binding, and the indexes of their lines."""
 
-    rows: Sequence[LooseKeyRow]
+    loads: Sequence[LooseKeyRow]
     indexes: Sequence[int]
     lines: Lines
 
-    def number(self, row: int) -> int:
+    def number(self, load: int) -> int:
         """Return the number that the line of a Load has in the input."""
-        return self.lines.number(self.indexes[row])
+        return self.lines.number(self.indexes[load])
 
 
-def parse_loads(lines: Lines) -> dict[int, LoadRows]:
+def parse_loads(lines: Lines) -> dict[int, LoadLines]:
     """Return the Loads by the index of their binding. Raises ProtocolError if a line is no Load."""
-    rows = _LOADS.of_lines(lines)
-    bindings = [row.binding for row in rows]
-    if rows and isinstance(bindings[0], int) and bindings.count(bindings[0]) == len(rows):
-        return {bindings[0]: LoadRows(rows, range(len(rows)), lines)}
+    loads = _LOADS.of_lines(lines)
+    bindings = [load.binding for load in loads]
+    if loads and isinstance(bindings[0], int) and bindings.count(bindings[0]) == len(loads):
+        return {bindings[0]: LoadLines(loads, range(len(loads)), lines)}
     by_binding: dict[int, tuple[list[LooseKeyRow], list[int]]] = {}
-    for index, row in enumerate(rows):
-        found, indexes = by_binding.setdefault(binding_of(row, lines.number(index)), ([], []))
-        found.append(row)
+    for index, load in enumerate(loads):
+        found, indexes = by_binding.setdefault(binding_of(load, lines.number(index)), ([], []))
+        found.append(load)
         indexes.append(index)
-    return {binding: LoadRows(*found, lines) for binding, found in by_binding.items()}
+    return {binding: LoadLines(*found, lines) for binding, found in by_binding.items()}
 
 
-def key_table(binding: Binding, loads: LoadRows) -> pa.Table:
+def key_table(binding: Binding, lines: LoadLines) -> pa.Table:
     """Return the keys table of a binding's Loads, in no particular order. A key that fits no column is left out.
 
     Raises ProtocolError if a key has another number of elements than the binding.
@@ -54,35 +54,35 @@ def key_table(binding: Binding, loads: LoadRows) -> pa.Table:
     assert binding.updates, "only bindings with standard updates have Loads"
     parts, types = binding.updates.parts, [column.type for column in binding.keys]
     assert [part.column_id for part in parts] == [column.id for column in binding.keys]
-    _check(binding, loads)
+    _check(binding, lines)
     tables = []
-    if plain := [row.key for row in loads.rows if row.key is not None]:
+    if plain := [load.key for load in lines.loads if load.key is not None]:
         texts = pa.array([b"[%b]" % b",".join(items) for items in plain], pa.binary())
         tables.append(make_keys_table(parts, plain_cells(plain, types), texts))
-    if packed := [index for index, row in enumerate(loads.rows) if row.key is None]:
-        elements = _unpack(loads, packed, len(parts))
+    if packed := [index for index, load in enumerate(lines.loads) if load.key is None]:
+        elements = _unpack(lines, packed, len(parts))
         cells = [PackedCells(each, column_type) for each, column_type in zip(elements, types, strict=True)]
         tables.append(make_keys_table(parts, cells, _texts(elements)))
     return pa.concat_tables(tables).combine_chunks() if tables else empty_keys_table(parts, types)
 
 
-def _check(binding: Binding, loads: LoadRows) -> None:
-    keys = [row.key for row in loads.rows]
+def _check(binding: Binding, lines: LoadLines) -> None:
+    keys = [load.key for load in lines.loads]
     if None not in keys and {len(key) for key in keys if key is not None} == {len(binding.keys)}:
         return
     columns = TupleColumns("key", binding.keys)
-    for index, row in enumerate(loads.rows):
+    for index, load in enumerate(lines.loads):
         try:
-            columns.check(row)
+            columns.check(load)
         except ValueError as error:
-            raise ProtocolError(f"line {loads.number(index)}: the Load {error}") from error
+            raise ProtocolError(f"line {lines.number(index)}: the Load {error}") from error
 
 
-def _unpack(loads: LoadRows, indexes: Sequence[int], count: int) -> list[Elements]:
+def _unpack(lines: LoadLines, indexes: Sequence[int], count: int) -> list[Elements]:
     try:
-        return [*PackedRows([loads.rows[index].key_packed or b"" for index in indexes]).elements(count)]
+        return [*PackedRows([lines.loads[index].key_packed or b"" for index in indexes]).elements(count)]
     except PackedTupleError as error:
-        number = loads.number(indexes[error.row])
+        number = lines.number(indexes[error.row])
         raise ProtocolError(f"line {number}: keyPacked: the tuple {error.reason}") from error
 
 
