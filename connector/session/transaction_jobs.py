@@ -42,17 +42,17 @@ class TransactionLayouts:
         """How many of the tables are those of bindings. Each of the others has the rejected rows of one of them."""
         return len(self.tables) - sum(table.quarantine is not None for table in self.tables)
 
-    def make(self, table: int) -> TableLayout:
+    def make(self, table_index: int) -> TableLayout:
         """Return the layout of a table, with credentials that are valid now. That of a binding includes the layout of
         its rejected rows."""
-        bound = self.tables[table]
+        bound = self.tables[table_index]
         layout = TableLayout(
             bound.binding,
-            Destination(bound.location, bound.properties, self.file_prefixes[table]),
-            self.access[table].current(),
+            Destination(bound.location, bound.properties, self.file_prefixes[table_index]),
+            self.access[table_index].current(),
             bound.arrangement,
             rejected=self.make(bound.quarantine.table_index) if bound.quarantine else None,
-            row_ids=self.row_ids.get(table),
+            row_ids=self.row_ids.get(table_index),
         )
         if layout.arrangement.is_plain:
             return layout

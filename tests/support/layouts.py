@@ -14,8 +14,8 @@ class MadeLayouts:
     tables: Sequence[Callable[[], TableLayout]]
     bindings: int
 
-    def make(self, table: int) -> TableLayout:
-        return self.tables[table]()
+    def make(self, table_index: int) -> TableLayout:
+        return self.tables[table_index]()
 
 
 def made_by(*tables: Callable[[], TableLayout]) -> MadeLayouts:

@@ -194,7 +194,7 @@ class Layouts(Protocol):
     def bindings(self) -> int:
         """The number of bindings."""
 
-    def make(self, table: int) -> TableLayout:
+    def make(self, table_index: int) -> TableLayout:
         """Return the layout of the table with this index, with credentials that are valid now."""
 
 
@@ -208,12 +208,12 @@ def warn_if_left(contents: str, location: str) -> Iterator[None]:
         log.warning("%s stay in the object store until a later session: %s", contents, error)
 
 
-def remove_objects(layouts: Layouts, table: int, locations: Sequence[str], contents: str) -> None:
+def remove_objects(layouts: Layouts, table_index: int, locations: Sequence[str], contents: str) -> None:
     """Delete objects of one table that are still there. If some cannot be deleted, only warn: a later session removes
     them. `contents` says what the objects have, in the plural."""
     if locations:
         with warn_if_left(contents, locations[0]):
-            io = layouts.make(table).io
+            io = layouts.make(table_index).io
             if failure := delete_each(lambda: io, locations)[1]:
                 raise failure
 
@@ -221,8 +221,8 @@ def remove_objects(layouts: Layouts, table: int, locations: Sequence[str], conte
 def delete_unstaged(layouts: Layouts, locations: Mapping[int, Sequence[str]]) -> None:
     """Delete the files of a transaction that nothing may refer to, by table. Those that cannot be deleted stay."""
 
-    def delete(table: int) -> None:
-        remove_objects(layouts, table, locations[table], "files of a transaction that was not staged")
+    def delete(table_index: int) -> None:
+        remove_objects(layouts, table_index, locations[table_index], "files of a transaction that was not staged")
 
     map_in_threads(delete, locations, "unstaged")
 
