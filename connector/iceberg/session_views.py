@@ -22,7 +22,7 @@ from connector.iceberg.commits import commit_errors
 from connector.iceberg.commits.retry_commits import RETRY_FOR, retry
 from connector.iceberg.fences import fence
 from connector.iceberg.metadata.table_properties import find_generation, find_newest_column, restrict_to_generation
-from connector.iceberg.table_view import TableView, TableViews
+from connector.iceberg.table_view import TableView, ViewFactory
 from connector.model.binding import Column
 from connector.model.state import StagedCommit, TableId, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -38,7 +38,7 @@ class SessionViews:
     def __init__(
         self,
         catalog: Catalog,
-        views: TableViews,
+        views: ViewFactory,
         find_pending: Callable[[TableId, str], Sequence[StagedCommit]],
         fences: fence.LastFences,
         generations: Mapping[TableId, Collection[str]],
@@ -89,7 +89,7 @@ class SessionViews:
         _check_key_columns(task_table, columns)
         values = keys.select([str(column.id) for column in columns])
         key_columns = {column.id: column.type for column in columns}
-        return self._views.view(task_table, pending, keys=KeyValues(key_columns, values))
+        return self._views.make(task_table, pending, keys=KeyValues(key_columns, values))
 
 
 def _judge(path: TableIdentifier, began: float, error: Exception, number: int, is_last: bool) -> ConnectorError | None:

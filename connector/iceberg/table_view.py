@@ -38,14 +38,14 @@ class TableView:
     files: tuple[SearchedFile, ...]  # oldest first; ranges of row groups where files are large
 
 
-class TableViews:
+class ViewFactory:
     """Makes the views of a session's tables."""
 
     def __init__(self, manifests: ManifestCache) -> None:
         self._manifests = manifests
         self._deletes: dict[UUID, RowDeletes] = {}  # of tables with pending commits
 
-    def view(
+    def make(
         self,
         table: Table,
         pending: Sequence[StagedCommit],

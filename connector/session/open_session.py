@@ -54,11 +54,11 @@ def open_session(opened: OpenedTables, interrupt: Callable[[Exception], None]) -
 
 def _open_views(opened: OpenedTables, threads: "SessionThreads") -> "SessionViews":
     from connector.iceberg.session_views import SessionViews  # only for standard updates
-    from connector.iceberg.table_view import TableViews
+    from connector.iceberg.table_view import ViewFactory
 
     return SessionViews(
         opened.catalog,
-        TableViews(threads.manifests),
+        ViewFactory(threads.manifests),
         threads.committer.find_pending,
         threads.committer.fences,
         {table.table_id: table.generations for table in opened.tables},

@@ -18,7 +18,7 @@ from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile
 from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.partitions import Partition
-from connector.iceberg.table_view import TableView, TableViews
+from connector.iceberg.table_view import TableView, ViewFactory
 from connector.model.state import StagedCommit
 from crash.faults import swap
 from support import private_connector
@@ -44,16 +44,16 @@ def deletes_again() -> None:
 
 
 def loads_from_before_the_last_commit() -> None:
-    view = TableViews.view
+    view = ViewFactory.make
     before: dict[Any, TableView] = {}
 
-    def view_late(self: TableViews, table: Table, pending: Sequence[StagedCommit], **_: Any) -> TableView:
+    def view_late(self: ViewFactory, table: Table, pending: Sequence[StagedCommit], **_: Any) -> TableView:
         found = view(self, table, pending)  # with all files, whatever the keys are
         late = before.get(table.name(), found)
         before[table.name()] = found
         return late
 
-    swap(TableViews, "view", view_late)
+    swap(ViewFactory, "make", view_late)
 
 
 def loads_without_what_waits() -> None:

@@ -34,7 +34,7 @@ from connector.encoding.search.row_search import search
 from connector.encoding.search.searched_keys import SearchedKeys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ManifestCache
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import FileList, StagedCommit, WriterId
 from support.bindings import PATH
@@ -82,7 +82,7 @@ def find(catalog: Catalog, parts: Sequence[KeyPart], types: Sequence[PrimitiveTy
     searched = SearchedKeys(keys_of_texts(texts, parts, types), updates, names)
     return [
         keys[place]
-        for file in TableViews(ManifestCache()).view(table, ()).files
+        for file in ViewFactory(ManifestCache()).make(table, ()).files
         for found in search(table.io, file, searched, with_documents=False)
         for place in found.keys
     ]

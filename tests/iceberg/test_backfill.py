@@ -32,7 +32,7 @@ from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.retention import GC_ENABLED
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
 from connector.iceberg.perform_changes import evolve
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from connector.model.state import LocatedRowsFile, StagedCommit, WriterId
 from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
@@ -456,7 +456,7 @@ def column_of_documents() -> Any:
 def view_paths(catalog: Catalog, *pending: StagedCommit) -> set[str]:
     table = catalog.load_table(PATH)
     task_table = restrict_to_generation(table, find_generation(table, MATERIALIZATION))
-    return {file.path for file in TableViews(ManifestCache()).view(task_table, pending).files}
+    return {file.path for file in ViewFactory(ManifestCache()).make(task_table, pending).files}
 
 
 def test_rejected_rows_are_deleted_at_once(catalog: Catalog) -> None:

@@ -33,7 +33,7 @@ from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_properties import read_name_mapping
 from connector.iceberg.perform_changes import evolve
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from connector.model.binding import KeyPart, Updates
 from connector.model.table_identifier import Owner
 from support.bindings import MATERIALIZATION, PATH
@@ -236,7 +236,7 @@ def test_rows_of_such_files_are_updated_and_deleted(catalog: Catalog, tmp_path: 
 def test_a_load_of_keys_finds_the_files_and_the_documents(catalog: Catalog, tmp_path: Path) -> None:
     fill(catalog, tmp_path)
     keys = KeyValues({1: LongType()}, pa.table({"1": pa.array([4, 6], pa.int64())}))
-    view = TableViews(ManifestCache()).view(table_of(catalog), (), keys=keys)
+    view = ViewFactory(ManifestCache()).make(table_of(catalog), (), keys=keys)
     assert [Path(file.path).stem for file in view.files] == ["reversed", "renamed"]
 
 
@@ -252,7 +252,7 @@ def test_the_newest_of_several_rows_of_a_key_is_found(catalog: Catalog, tmp_path
     fill(catalog, tmp_path)
     add_file(catalog, tmp_path, "again", {"doc": [document(6, "again")], "id": [6]})
     table, none = table_of(catalog), np.zeros(2, np.int64)
-    view = TableViews(ManifestCache()).view(table, ())
+    view = ViewFactory(ManifestCache()).make(table, ())
     found = RowsOfKeys(np.array([3, 4]), none, none, None)
     assert find_last_changes(table.io, view.files, found).tolist() == [4, 5]
 

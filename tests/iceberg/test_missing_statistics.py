@@ -22,7 +22,7 @@ from connector.iceberg.metadata.table_properties import (
     KeyColumns,
     find_missing_statistics,
 )
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from support.bindings import PATH
 from support.rows.staged_rows import staged
 from support.rows.updated_rows import make_table, stage_updates
@@ -138,7 +138,7 @@ def test_loads_skip_files_whatever_the_properties_say(catalog: Catalog) -> None:
         commit_all_or_raise(catalog, [stage_updates(catalog, {number: "a"})])
         assert describe(catalog) == {1: "bounds", 2: "size"}
     key = KeyValues({1: LongType()}, pa.table({"1": pa.array([2], pa.int64())}))
-    assert len(TableViews(ManifestCache()).view(catalog.load_table(PATH), (), keys=key).files) == 1
+    assert len(ViewFactory(ManifestCache()).make(catalog.load_table(PATH), (), keys=key).files) == 1
     compact(catalog, PATH)
     assert len(entries(catalog)) == 1
     assert describe(catalog)[1] == "bounds"

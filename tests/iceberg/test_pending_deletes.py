@@ -12,7 +12,7 @@ from connector.encoding.search.row_search import search
 from connector.encoding.search.searched_keys import SearchedKeys
 from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.metadata.listed_files import ManifestCache
-from connector.iceberg.table_view import TableView, TableViews
+from connector.iceberg.table_view import TableView, ViewFactory
 from connector.model.state import StagedCommit
 from support.bindings import PATH
 from support.rows.updated_rows import UPDATES, make_table, stage_updates, values_of
@@ -27,7 +27,7 @@ def catalog(catalog: Catalog) -> Catalog:
 
 
 def view(catalog: Catalog, *pending: StagedCommit) -> TableView:
-    return TableViews(ManifestCache()).view(catalog.load_table(PATH), pending)
+    return ViewFactory(ManifestCache()).make(catalog.load_table(PATH), pending)
 
 
 def find(catalog: Catalog, files: TableView, ids: Sequence[int]) -> list[str]:

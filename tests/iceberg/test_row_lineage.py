@@ -27,7 +27,7 @@ from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_updates import find_next_row_id, new_snapshot
 from connector.iceberg.perform_changes import evolve
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from connector.model.state import WriterId
 from connector.model.table_identifier import Owner
 from protocol.flow import WHOLE_RANGE
@@ -276,7 +276,7 @@ def test_updates_keep_no_ids_beside_a_column_of_their_name(catalog: Catalog, nam
     """Files that are older than the column may have ids. So may files that wait for their commit."""
     fit(catalog, ID, NewColumn("n", name, LongType(), False, "", False), format_version=3)
     landed = land(catalog, 1)
-    view = TableViews(ManifestCache()).view(
+    view = ViewFactory(ManifestCache()).make(
         catalog.load_table(PATH), [stage(catalog, PATH, WRITER, 2, prev=landed.next)]
     )
     assert [file.keeps_ids for file in view.files] == [keeps_ids, keeps_ids]

@@ -35,7 +35,7 @@ from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, check_stores
 from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX, find_generation
 from connector.iceberg.session_views import SessionViews
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from connector.model.binding import Column
 from connector.model.state import DataFile, FileList, LocatedRowsFile, StagedCommit
 from connector.model.table_identifier import Generation, TableIdentifier
@@ -62,7 +62,7 @@ def catalog(tmp_path: Path) -> SqlCatalog:
 
 def view(catalog: Catalog, *pending: StagedCommit, unit_size: int = table_view.UNIT_SIZE) -> tuple[SearchedFile, ...]:
     table = catalog.load_table(PATH)
-    found = TableViews(ManifestCache()).view(table, pending, unit_size)
+    found = ViewFactory(ManifestCache()).make(table, pending, unit_size)
     current = table.current_snapshot()
     assert found.snapshot_id == (current.snapshot_id if current else None)
     return found.files
@@ -130,7 +130,7 @@ def test_not_each_data_file_is_compared_with_each_delete_file(
     for number in range(0, 12, 2):
         land(catalog, {number: "b", number + 1: "b"})
     monkeypatch.setattr(_CountedBounds, "reads", 0)
-    files = TableViews(_CountingReader()).view(catalog.load_table(PATH), ()).files
+    files = ViewFactory(_CountingReader()).make(catalog.load_table(PATH), ()).files
     assert all(file.position_deletes for file in files[:12])
     assert _CountedBounds.reads <= 6 * 4, "each of 6 delete files is placed among the data files"
 
@@ -176,7 +176,7 @@ def test_a_commit_that_lands_while_the_view_is_made_is_found(
         return loaded
 
     monkeypatch.setattr(catalog, "load_table", load)
-    views = SessionViews(catalog, TableViews(ManifestCache()), find_pending, LastFences(), {})
+    views = SessionViews(catalog, ViewFactory(ManifestCache()), find_pending, LastFences(), {})
     keys = keys_of_texts(pa.array(["[1]"]), UPDATES.parts, [LongType()])
     found = views.find((TableIdentifier(*PATH), str(table.metadata.table_uuid)), WRITER, [KEY], keys)
     assert ids(catalog, *found.files) == [[1]]
@@ -233,12 +233,12 @@ def test_a_manifest_is_read_once(catalog: Catalog, monkeypatch: pytest.MonkeyPat
         return of(manifest, entry)
 
     monkeypatch.setattr(listed_files.ListedFile, "of", noted)
-    views = TableViews(ManifestCache())
+    views = ViewFactory(ManifestCache())
     for _ in range(2):
-        views.view(catalog.load_table(PATH), [])
+        views.make(catalog.load_table(PATH), [])
     assert len(parsed) == 2
     append(catalog, {"id": 3})
-    assert len(views.view(catalog.load_table(PATH), []).files) == 3
+    assert len(views.make(catalog.load_table(PATH), []).files) == 3
     assert len(parsed) == 3
 
 
@@ -291,7 +291,7 @@ def test_files_of_this_machine_are_refused_for_a_table_elsewhere(catalog: Catalo
     with pytest.raises(
         InvalidMetadataError, match=r"file://.*\.avro is in another kind of store than s3://bucket/orders, where"
     ):
-        TableViews(ManifestCache()).view(elsewhere, [])
+        ViewFactory(ManifestCache()).make(elsewhere, [])
 
 
 class Session:
@@ -302,7 +302,7 @@ class Session:
         self.table_id = TableIdentifier(*PATH), generation.uuid
         self.manifests, self.fences = ManifestCache(), LastFences()
         generations = {self.table_id: (generation.uuid, *generation.former)}
-        self._views = SessionViews(catalog, TableViews(self.manifests), lambda *_: pending, self.fences, generations)
+        self._views = SessionViews(catalog, ViewFactory(self.manifests), lambda *_: pending, self.fences, generations)
 
     def find(self, *numbers: int, key: Column = KEY) -> tuple[SearchedFile, ...]:
         keys = keys_of_texts(pa.array([f"[{number}]" for number in numbers]), UPDATES.parts, [key.type])
@@ -507,10 +507,10 @@ def test_for_a_key_that_is_null_files_are_searched_that_have_nulls(catalog: Cata
     with_null = staged(catalog, {"id": 4}, {"id": None})
     pending = [with_null, staged(catalog, {"id": 4}, after=with_null)]
     null = KeyValues({1: LongType()}, pa.table({"1": pa.array([None], pa.int64())}))
-    views = TableViews(ManifestCache())
-    assert ids(catalog, *views.view(catalog.load_table(PATH), pending, keys=null).files) == [[4, None]]
+    views = ViewFactory(ManifestCache())
+    assert ids(catalog, *views.make(catalog.load_table(PATH), pending, keys=null).files) == [[4, None]]
     commit.commit_all_or_raise(catalog, pending)
-    assert ids(catalog, *views.view(catalog.load_table(PATH), (), keys=null).files) == [[4, None]]
+    assert ids(catalog, *views.make(catalog.load_table(PATH), (), keys=null).files) == [[4, None]]
 
 
 def test_bounds_are_remembered_from_the_first_search_on(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.manifests import manifests_of
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from connector.model.binding import Binding, Column
 from connector.model.properties import Properties
 from connector.model.state import StagedCommit, WriterId
@@ -55,7 +55,7 @@ def catalog(request: pytest.FixtureRequest, catalog: Catalog) -> Catalog:
 def load(catalog: Catalog, directory: Path, number: int, *pending: StagedCommit) -> Any:
     """The value that a Load of this id returns."""
     table = catalog.load_table(PATH)
-    view = TableViews(ManifestCache()).view(table, pending)
+    view = ViewFactory(ManifestCache()).make(table, pending)
     binding = Binding(0, "key", PATH, (Column("id", "id", 1, LongType(), required=True),), (), None, updates=UPDATES)
     layout = TableLayout(binding, Destination.of_table(table, "prefix"), Lease(Properties(), None))
     searched = SearchedTable(binding, lambda _: view)

@@ -24,7 +24,7 @@ from connector.iceberg.maintenance.rearrangement_plan import plan_rearrangement
 from connector.iceberg.maintenance.remove_task_orphans import remove_task_orphans
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.session_views import SessionViews
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from connector.model.binding import RowSettings, UpdateMode
 from connector.model.invalid_values import OnInvalid
 from connector.model.state import ChainId, StagedCommit, StagedTransaction
@@ -99,7 +99,7 @@ class Instance:
         for table in self._tables:
             committer.fences.note_opened(table.table_id, table.properties, table.writer)
         generations = {table.table_id: table.generations for table in self._tables}
-        views = SessionViews(catalog, TableViews(manifests), committer.find_pending, committer.fences, generations)
+        views = SessionViews(catalog, ViewFactory(manifests), committer.find_pending, committer.fences, generations)
         start_loading = loading_jobs(recovered.tables, views).start_loading
         jobs: Any = SimpleNamespace(start_loading=start_loading, start_writing=partial(self._write_job, actor))
         session = transactions.Session(recovered.tables, recovered.commits, committer, jobs)

@@ -93,7 +93,7 @@ def loads_are_answered_from_before_the_last_commit(patch: pytest.MonkeyPatch) ->
         if (views, table_id) not in known:
             known[views, table_id] = views._catalog.load_table(table_id[0])
             return find(views, table_id, writer, *keys)
-        return views._views.view(known[views, table_id], views._find_pending(table_id, writer.key_range))
+        return views._views.make(known[views, table_id], views._find_pending(table_id, writer.key_range))
 
     patch.setattr(*private_connector.FIND_VIEW, stale)
 

@@ -55,7 +55,7 @@ REMEMBERED_DATA_FILES: Final[Part] = (deleted_rows, "_named")
 FIND_VIEW: Final[Part] = (session_views.SessionViews, "_find")
 SEARCH_STAGED_ROWS: Final[Part] = (table_view, "_search_staged")
 REMAINING_COMMITS_OF_VIEW: Final[Part] = (table_view, "_remaining_commits")
-FIND_DELETED_ROWS: Final[Part] = (table_view.TableViews, "_find_deleted")
+FIND_DELETED_ROWS: Final[Part] = (table_view.ViewFactory, "_find_deleted")
 MOST_BYTES_REMEMBERED: Final[Part] = (located_rows, "_LITTLE")
 
 # Compactions

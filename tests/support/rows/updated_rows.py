@@ -22,7 +22,7 @@ from connector.iceberg.commits.commit import commit_all_or_raise
 from connector.iceberg.fences.fence import file_prefix
 from connector.iceberg.metadata.listed_files import ManifestCache
 from connector.iceberg.metadata.table_properties import find_generation, restrict_to_generation
-from connector.iceberg.table_view import TableViews
+from connector.iceberg.table_view import ViewFactory
 from connector.model.binding import KeyPart, Updates
 from connector.model.state import LocatedRowsFile, StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
@@ -63,7 +63,7 @@ def stage_updates(
     loaded = catalog.load_table(path)
     generation = find_generation(loaded, writer.materialization)
     table = restrict_to_generation(loaded, generation)
-    view = TableViews(ManifestCache()).view(table, after)
+    view = ViewFactory(ManifestCache()).make(table, after)
     texts = pa.array([f"[{number}]" for number in (*values, *removed)], pa.string())
     keys = SearchedKeys(keys_of_texts(texts, updates.parts, [LongType()]), updates, ["id"])
     found = [
