@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Final
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate, TableUpdate
@@ -117,7 +117,7 @@ class Alterer:
         target = TargetFiles(columns, destination, mapping=read_name_mapping(table))
         return RewritePlan(table, live.files, target, schema.schema_id, summary)
 
-    def _check_equality_delete(self, table: Table, delete: DataFile, column_ids: Collection[int]) -> None:
+    def _check_equality_delete(self, table: Table, delete: ManifestDataFile, column_ids: Collection[int]) -> None:
         for column in table.schema().fields:
             if column.field_id in column_ids and column.field_id in (delete.equality_ids or ()):
                 raise UserError(
@@ -143,7 +143,7 @@ def _set_properties(changes: Collection[Alteration]) -> Iterator[TableUpdate]:
             yield SetPropertiesUpdate(updates=dict(change.properties))
 
 
-def _may_have_values(file: DataFile, column_id: int) -> bool:
+def _may_have_values(file: ManifestDataFile, column_id: int) -> bool:
     nulls = (file.null_value_counts or {}).get(column_id)
     return nulls is None or nulls < file.record_count
 

@@ -13,8 +13,8 @@ from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
+from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.manifest import (
-    DataFile,
     DataFileContent,
     FileFormat,
     ManifestEntry,
@@ -137,7 +137,7 @@ def check_stores(table: Table, files: Iterable[ListedFile]) -> None:
             )
 
 
-def _path_bounds(file: DataFile) -> tuple[bytes, bytes] | None:
+def _path_bounds(file: ManifestDataFile) -> tuple[bytes, bytes] | None:
     lower, upper = (bounds and bounds.get(PATH_ID) for bounds in (file.lower_bounds, file.upper_bounds))
     return (lower, upper) if lower and upper else None
 
@@ -156,7 +156,7 @@ class _ParsedManifest:
         return cls(tuple(ListedFile.of(manifest, entry) for entry in entries), key_columns, bounds)
 
 
-def _bounds_by_column(file: DataFile, key_columns: KeyTypes) -> dict[int, ColumnBounds]:
+def _bounds_by_column(file: ManifestDataFile, key_columns: KeyTypes) -> dict[int, ColumnBounds]:
     lower, upper, nulls = file.lower_bounds or {}, file.upper_bounds or {}, file.null_value_counts or {}
     return {number: (lower.get(number), upper.get(number), nulls.get(number)) for number in key_columns}
 

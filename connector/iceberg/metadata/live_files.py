@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pyiceberg.manifest import DataFile, DataFileContent
+from pyiceberg.manifest import DataFile as ManifestDataFile
+from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from connector.encoding.live_rows.source_rows import SourceFile
@@ -26,10 +27,10 @@ class LiveFiles:
     """Data files of the current snapshot, and all of its equality deletes."""
 
     files: Sequence[LiveFile]
-    equality_deletes: Sequence[DataFile]
+    equality_deletes: Sequence[ManifestDataFile]
 
 
-def find_live_files(table: Table, is_wanted: Callable[[DataFile], bool], remedy: str) -> LiveFiles:
+def find_live_files(table: Table, is_wanted: Callable[[ManifestDataFile], bool], remedy: str) -> LiveFiles:
     """Return the data files that are wanted. UserError if one of them cannot be rewritten; `remedy` says what helps."""
     data, position_deletes, equality_deletes = [], [], []
     for manifest in manifests_of(table, table.current_snapshot()):

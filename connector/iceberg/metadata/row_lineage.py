@@ -14,11 +14,11 @@ from typing import Final, TypeAlias
 from pyiceberg.manifest import (
     DATA_FILE_TYPE,
     MANIFEST_LIST_FILE_SCHEMAS,
-    DataFile,
     ManifestContent,
     ManifestEntry,
     ManifestFile,
 )
+from pyiceberg.manifest import DataFile as ManifestDataFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 
@@ -50,7 +50,7 @@ def can_keep_lineage(table: Table) -> bool:
     )
 
 
-def first_row_id_of(file: DataFile) -> int | None:
+def first_row_id_of(file: ManifestDataFile) -> int | None:
     """Return the id of the first row of a file, as `read_entries` has read it. None if its rows have no ids."""
     number: int | None = file[_FIRST_ROW_ID_OF_FILE]
     return number
