@@ -20,8 +20,8 @@ import pyarrow as pa
 from pyiceberg.io import FileIO
 
 from connector.encoding.lines.key_digest import KeyDigest, digest_hashes, digest_keys_table, sum_digests
-from connector.encoding.lines.key_tables import KEY, take_keys
-from connector.encoding.lines.load_lines import key_table, parse_loads
+from connector.encoding.lines.keys_tables import KEY, take_keys
+from connector.encoding.lines.load_lines import keys_table_of_loads, parse_loads
 from connector.encoding.lines.row_lines import Lines
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
 from connector.encoding.search.last_changes import find_last_changes
@@ -135,7 +135,7 @@ class TransactionLoads:
         self.count += loads.count
         lines = Lines(b"".join(loads.pieces), lambda index: loads.first_line + index)
         for index, of_binding in parse_loads(lines).items():
-            keys = key_table(self._find_binding(index, of_binding.number(0)), of_binding)
+            keys = keys_table_of_loads(self._find_binding(index, of_binding.number(0)), of_binding)
             if index not in self._keys:
                 self._keys[index] = GatheredKeys(self._directory / f"{index}.keys")
             self._keys[index].add(keys)

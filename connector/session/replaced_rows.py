@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from connector.encoding.lines.key_digest import KeyDigest, digest_hashes, hash_keys_table
-from connector.encoding.lines.key_tables import KEY, keys_of_texts
+from connector.encoding.lines.keys_tables import KEY, keys_of_texts
 from connector.encoding.search.located_rows import read_located, write_located
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import SearchedKeys

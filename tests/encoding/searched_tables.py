@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.lines.keys_tables import keys_of_texts
 from connector.encoding.live_rows.lineage_columns import ROW_ID, SEQUENCE_NUMBER
 from connector.encoding.live_rows.position_deletes import write_position_deletes
 from connector.encoding.search.row_search import SearchedFile, search

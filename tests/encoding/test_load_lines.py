@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import DoubleType, LongType, PrimitiveType, StringType
 
-from connector.encoding.lines.load_lines import key_table, parse_loads
+from connector.encoding.lines.load_lines import keys_table_of_loads, parse_loads
 from connector.model.binding import Binding, Column, KeyPart, Updates
 from encoding.store_lines import INDEX, binding, json_line, numbered, plain
 from fixtures.packed import pack
@@ -37,7 +37,7 @@ def packed_load(*key: Any) -> bytes:
 
 
 def keys(of: Binding, *lines: bytes) -> list[tuple[Any, ...]]:
-    table = key_table(of, parse_loads(numbered(b"".join(lines)))[INDEX])
+    table = keys_table_of_loads(of, parse_loads(numbered(b"".join(lines)))[INDEX])
     assert table.column_names == [*(str(column.id) for column in of.keys), "key"]
     return [tuple(row.values()) for row in table.to_pylist()]
 
@@ -140,5 +140,5 @@ def test_a_wrong_line_is_a_protocol_error_that_names_it(name: str, before: int) 
     lines = numbered(load(1) * before + WRONG_LINES[name] + packed_load(3), first_line=100)
 
     with pytest.raises(ProtocolError, match=rf"^line {100 + before}\b") as error:
-        key_table(LONG, parse_loads(lines)[INDEX])
+        keys_table_of_loads(LONG, parse_loads(lines)[INDEX])
     check_text("protocol_errors", f"a Load: {name}", str(error.value), {f"line {100 + before}": "line N"})

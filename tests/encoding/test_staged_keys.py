@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import LongType, StringType
 
-from connector.encoding.lines.key_tables import KEY
+from connector.encoding.lines.keys_tables import KEY
 from connector.encoding.search.row_search import SearchedFile, search
 from connector.encoding.search.searched_keys import SearchedKeys
 from connector.encoding.search.staged_keys import read_staged_keys

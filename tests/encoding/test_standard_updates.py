@@ -25,7 +25,7 @@ from pyiceberg.types import (
 
 from connector.encoding.lines.decoder import RowDecoder
 from connector.encoding.lines.key_digest import KeyDigest, digest_hashes, digest_keys_table, hash_keys, sum_digests
-from connector.encoding.lines.load_lines import key_table, parse_loads
+from connector.encoding.lines.load_lines import keys_table_of_loads, parse_loads
 from connector.model.binding import Binding, Column, KeyPart, Updates
 from encoding.store_lines import INDEX, binding, column, decode, json_line, numbered, packed, plain
 from fixtures.packed import pack
@@ -40,7 +40,7 @@ def updated(*key_types: PrimitiveType, hard_delete: bool = False) -> Binding:
 
 def loads(of: Binding, *keys: Sequence[Any]) -> KeyDigest:
     lines = b"".join(json.dumps({"load": {"binding": INDEX, "key": key}}).encode() + b"\n" for key in keys)
-    return digest_keys_table(key_table(of, parse_loads(numbered(lines))[INDEX])) if keys else KeyDigest()
+    return digest_keys_table(keys_table_of_loads(of, parse_loads(numbered(lines))[INDEX])) if keys else KeyDigest()
 
 
 def existing(of: Binding, *lines: bytes) -> KeyDigest:
@@ -175,7 +175,7 @@ def test_every_zero_is_one_key(column_type: PrimitiveType, zero: str) -> None:
     line = json_line('"a"', zero).replace(b'{"binding"', b'{"exists":true,"binding"')
     load = f'{{"load":{{"binding":{INDEX},"key":[{zero}]}}}}\n'.encode()
 
-    assert existing(of, line) == digest_keys_table(key_table(of, parse_loads(numbered(load))[INDEX]))
+    assert existing(of, line) == digest_keys_table(keys_table_of_loads(of, parse_loads(numbered(load))[INDEX]))
     assert existing(of, line) == loads(of, [0])
 
 
@@ -197,7 +197,7 @@ def test_random_sets_of_keys_of_one_size_differ() -> None:
 
 def test_a_slice_of_a_keys_table_has_the_digest_of_its_keys() -> None:
     of = updated(StringType())
-    table = key_table(
+    table = keys_table_of_loads(
         of, parse_loads(numbered(b'{"load":{"binding":3,"key":["a"]}}\n{"load":{"binding":3,"key":["bc"]}}\n'))[INDEX]
     )
 

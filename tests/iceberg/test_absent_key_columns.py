@@ -29,7 +29,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
-from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.lines.keys_tables import keys_of_texts
 from connector.encoding.search.row_search import search
 from connector.encoding.search.searched_keys import SearchedKeys
 from connector.iceberg.commits.commit import commit_all_or_raise

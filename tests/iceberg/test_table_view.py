@@ -20,7 +20,7 @@ from pyiceberg.manifest import FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 
-from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.lines.keys_tables import keys_of_texts
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search.key_bounds import KeyValues
 from connector.encoding.search.located_rows import SUFFIX, write_located

@@ -17,7 +17,7 @@ import pytest
 from pyiceberg.io import FileIO
 from pyiceberg.types import StringType
 
-from connector.encoding.lines.key_tables import read_table
+from connector.encoding.lines.keys_tables import read_table
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.live_rows.source_rows import RowLineage
 from connector.encoding.parquet.file_options import Destination

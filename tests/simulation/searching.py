@@ -14,7 +14,7 @@ from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.lines.keys_tables import keys_of_texts
 from connector.encoding.live_rows.deleted_rows import find_deleted_rows, read_deleted_rows
 from connector.encoding.search.last_changes import PENDING
 from connector.encoding.search.row_search import FoundRows, SearchedFile

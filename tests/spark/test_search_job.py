@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 from pyiceberg.types import LongType
 
-from connector.encoding.lines.key_tables import write_table
+from connector.encoding.lines.keys_tables import write_table
 from connector.encoding.parquet.file_columns import FileColumns
 from connector.encoding.search.row_search import SearchedFile
 from connector.encoding.search.rows_of_keys import RowsOfKeys

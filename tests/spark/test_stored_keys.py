@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import StringType
 
-from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.lines.keys_tables import keys_of_texts
 from connector.encoding.live_rows.lineage_columns import ROW_ID_FIELD
 from connector.encoding.parquet.file_options import Destination
 from connector.host.refresh import Lease

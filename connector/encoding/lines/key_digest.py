@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from connector.encoding.lines.key_tables import KEY
+from connector.encoding.lines.keys_tables import KEY
 from connector.encoding.values.arrays import Indices, Words
 
 _BITS: Final = 64

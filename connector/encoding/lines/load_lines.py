@@ -7,7 +7,7 @@ from typing import Final
 import orjson
 import pyarrow as pa
 
-from connector.encoding.lines.key_tables import empty_keys_table, make_keys_table, plain_cells
+from connector.encoding.lines.keys_tables import empty_keys_table, make_keys_table, plain_cells
 from connector.encoding.lines.packed import INTEGERS, STRING, Elements, PackedRows, PackedTupleError
 from connector.encoding.lines.row_lines import KeyRow, LineDecoder, Lines, LooseKeyRow, binding_of
 from connector.encoding.lines.tuple_columns import PackedCells, TupleColumns
@@ -46,7 +46,7 @@ def parse_loads(lines: Lines) -> dict[int, LoadLines]:
     return {binding: LoadLines(*found, lines) for binding, found in by_binding.items()}
 
 
-def key_table(binding: Binding, lines: LoadLines) -> pa.Table:
+def keys_table_of_loads(binding: Binding, lines: LoadLines) -> pa.Table:
     """Return the keys table of a binding's Loads, in no particular order. A key that fits no column is left out.
 
     Raises ProtocolError if a key has another number of elements than the binding.

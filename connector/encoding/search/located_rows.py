@@ -18,7 +18,7 @@ from cachetools import LRUCache
 from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.lines.key_tables import KEY, keys_of_texts, take_keys
+from connector.encoding.lines.keys_tables import KEY, keys_of_texts, take_keys
 from connector.encoding.parquet.data_files import open_new_file
 from connector.encoding.search.rows_of_keys import RowsOfKeys
 from connector.host.errors import BACKFILL, UnfitCommitError

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from connector.encoding.lines.key_digest import hash_keys
-from connector.encoding.lines.key_tables import KEY, part_name, take_keys
+from connector.encoding.lines.keys_tables import KEY, part_name, take_keys
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID, ROW_ID_FIELD
 from connector.encoding.search.document_keys import Key, document_key, parse_key
 from connector.encoding.values.arrays import Indices, Mask, join_arrays

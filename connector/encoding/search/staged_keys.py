@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from pyiceberg.types import PrimitiveType
 
-from connector.encoding.lines.key_tables import empty_keys_table, part_name
+from connector.encoding.lines.keys_tables import empty_keys_table, part_name
 from connector.encoding.live_rows.source_rows import cast_values
 from connector.encoding.parquet.file_columns import FileColumns, column_of, open_data_file
 from connector.encoding.search.document_keys import document_key

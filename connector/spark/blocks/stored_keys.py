@@ -14,7 +14,7 @@ from typing import Final
 import pyarrow as pa
 from cachetools import LRUCache, cached
 
-from connector.encoding.lines.key_tables import read_table, write_table
+from connector.encoding.lines.keys_tables import read_table, write_table
 from connector.encoding.search.searched_keys import RowIdsOfKeys
 from connector.host.tempdirs import translate_disk_errors
 from connector.model.binding import Updates

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 
-from connector.encoding.lines.key_tables import read_table, write_table
+from connector.encoding.lines.keys_tables import read_table, write_table
 from connector.encoding.live_rows.lineage_columns import NO_ROW_ID
 from connector.encoding.search.row_search import FoundRows, SearchedFile, begin_search
 from connector.encoding.search.rows_of_keys import RowsOfKeys

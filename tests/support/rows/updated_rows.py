@@ -12,7 +12,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
-from connector.encoding.lines.key_tables import keys_of_texts
+from connector.encoding.lines.keys_tables import keys_of_texts
 from connector.encoding.parquet.file_options import Destination
 from connector.encoding.search import located_rows
 from connector.encoding.search.located_rows import write_located

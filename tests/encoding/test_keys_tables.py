@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.types import DateType, DoubleType, LongType, PrimitiveType, StringType, TimestamptzType
 
-from connector.encoding.lines.key_tables import keys_of_texts, read_table, take_keys, write_table
+from connector.encoding.lines.keys_tables import keys_of_texts, read_table, take_keys, write_table
 from connector.model.binding import KeyPart
 
 
