@@ -10,9 +10,10 @@ from connector.encoding.parquet.file_options import Destination
 from connector.host.errors import RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
+from connector.spark.blocks.block_transfer import OnThisMachine
 from connector.spark.blocks.claim_server import ClaimServer, SocketAddress
 from connector.spark.blocks.ledger import Ledger
-from connector.spark.blocks.transaction_files import OnThisMachine, TableLayout
+from connector.spark.blocks.transaction_files import TableLayout
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from encoding.store_lines import binding, plain
 from protocol.request import Store

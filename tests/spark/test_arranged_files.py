@@ -36,17 +36,10 @@ from connector.model.invalid_values import OnInvalid
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile
 from connector.model.table_identifier import TableIdentifier
+from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.transaction_files import (
-    BlockTransfer,
-    Layouts,
-    LocalFile,
-    OnThisMachine,
-    StoredObject,
-    TableLayout,
-    ThroughTheStore,
-)
+from connector.spark.blocks.transaction_files import Layouts, LocalFile, StoredObject, TableLayout
 from connector.spark.jobs import merge_job
 from connector.spark.jobs.merge_job import MergeJob, MergeUnit
 from connector.spark.jobs.write_job import WriteJob

@@ -22,11 +22,12 @@ from connector.iceberg.fences.fence import file_prefix
 from connector.iceberg.fences.file_names import FileOrigin
 from connector.model.properties import Properties
 from connector.model.state import DataFile, WriterId
+from connector.spark.blocks.block_transfer import ThroughTheStore
 from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.claims import Claim, Next, Strays, TaskClaims, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Block, Spool
-from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore
+from connector.spark.blocks.transaction_files import TableLayout
 from encoding.store_lines import binding, plain
 from protocol.request import Store
 from support.layouts import fixed, made_by

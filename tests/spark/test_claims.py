@@ -9,10 +9,11 @@ import pytest
 
 from connector.host.errors import RetryableError
 from connector.model.state import DataFile
+from connector.spark.blocks.block_transfer import OnThisMachine
 from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.claims import Next, TaskClaims, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskOutput
-from connector.spark.blocks.transaction_files import OnThisMachine, TableLayout
+from connector.spark.blocks.transaction_files import TableLayout
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from spark.served_claims import add_a_row
 from support.layouts import made_by

@@ -19,10 +19,11 @@ from connector.host.errors import InvalidValueError, RetryableError
 from connector.host.refresh import Lease
 from connector.model.properties import Properties
 from connector.model.state import ColumnStatistics, DataFile, FileList
+from connector.spark.blocks.block_transfer import ThroughTheStore
 from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.claims import Claim
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.transaction_files import TableLayout, ThroughTheStore
+from connector.spark.blocks.transaction_files import TableLayout
 from connector.spark.jobs import write_job as write_job_module
 from connector.spark.jobs.write_job import LONGEST_IN_STATE, WriteJob, Written, find_long_lists
 from connector.spark.tasks.write_task import _BlockWriter

@@ -32,11 +32,12 @@ from connector.model.invalid_values import OnInvalid, Tally, Treatment
 from connector.model.properties import Properties
 from connector.model.state import DataFile
 from connector.spark.blocks import stored_keys
+from connector.spark.blocks.block_transfer import OnThisMachine
 from connector.spark.blocks.claim_server import Address, ClaimServer
 from connector.spark.blocks.claims import Claim, Next, Strays, TaskFailed, Wrote
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block, LineRange, Spool
-from connector.spark.blocks.transaction_files import LocalFile, OnThisMachine, TableLayout
+from connector.spark.blocks.transaction_files import LocalFile, TableLayout
 from connector.spark.jvm.jvm_ends import WORKER_ENDED
 from connector.spark.tasks import write_task
 from connector.spark.tasks.write_task import write_files

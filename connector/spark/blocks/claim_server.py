@@ -14,9 +14,10 @@ from typing import Final, TypeAlias
 
 from connector.host import machine
 from connector.host.errors import RetryableError
+from connector.spark.blocks.block_transfer import BlockTransfer
 from connector.spark.blocks.claims import TASK_IS_GONE, TaskClaims, ToDriver, ToTask, open_socket
 from connector.spark.blocks.ledger import Ledger
-from connector.spark.blocks.transaction_files import BlockTransfer, Layouts
+from connector.spark.blocks.transaction_files import Layouts
 
 log = logging.getLogger(__name__)
 

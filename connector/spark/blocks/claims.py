@@ -13,9 +13,10 @@ from multiprocessing.connection import Connection
 from typing import Final, TypeAlias, assert_never
 
 from connector.host.errors import ConnectorError
+from connector.spark.blocks.block_transfer import BlockTransfer
 from connector.spark.blocks.ledger import Ledger, TaskAccount, TaskOutput
 from connector.spark.blocks.spool import Block
-from connector.spark.blocks.transaction_files import BlockTransfer, Layouts, TableLayout, TemporaryFile
+from connector.spark.blocks.transaction_files import Layouts, TableLayout, TemporaryFile
 from protocol.protocol_error import ProtocolError
 from protocol.request import Store
 

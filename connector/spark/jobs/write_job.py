@@ -17,16 +17,11 @@ from connector.host.errors import ConnectorError, RetryableError, UserError
 from connector.host.threads import map_in_threads
 from connector.model.invalid_values import Tally
 from connector.model.state import DataFile, FileList
+from connector.spark.blocks.block_transfer import BlockTransfer, OnThisMachine, ThroughTheStore
 from connector.spark.blocks.claim_server import ClaimServer
 from connector.spark.blocks.ledger import Ledger, TaskOutput
 from connector.spark.blocks.spool import Spool
-from connector.spark.blocks.transaction_files import (
-    BlockTransfer,
-    Layouts,
-    OnThisMachine,
-    ThroughTheStore,
-    delete_unstaged,
-)
+from connector.spark.blocks.transaction_files import Layouts, delete_unstaged
 from connector.spark.jvm.cluster import (
     BIND_ADDRESS,
     DRIVER_HOST,
