@@ -1,17 +1,12 @@
-"""The loop that serves requests: it checks, handles and answers each one before it takes the next.
-
-Acknowledgements are held back, always for the same time or by a schedule. Otherwise small transactions would make a
-snapshot every second. Meanwhile the runtime reads more input into the next transaction, which gets larger.
-"""
+"""The loop that serves requests: it checks, handles and answers each one before it takes the next."""
 
 import logging
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from connector.config.sync_schedule import SyncSchedule
 from connector.host import facts, signals
 from connector.host.facts import AcknowledgedTransaction, HeldTransaction
 from connector.host.logs import Event, fields
@@ -28,56 +23,11 @@ if TYPE_CHECKING:
     from connector.config.endpoint_config import EndpointConfig
     from connector.model.state import StagedTransaction
     from connector.session.transactions import OpenTransaction, Session
+    from connector.session.upload_interval import UploadInterval
 
 log = logging.getLogger(__name__)
 
-QUICK_TRANSACTIONS: Final = 3  # at the start of a session, so that the person who started it soon sees rows
-
 Send: TypeAlias = Callable[[Response], None]
-
-
-class UploadInterval:
-    """Decides how long each acknowledgement of a session is held back.
-
-    A transaction is not delayed if it has `enough_rows` or `enough_bytes`: more input may be waiting.
-    """
-
-    def __init__(
-        self,
-        interval: timedelta | SyncSchedule,
-        enough_rows: int | None,
-        enough_bytes: int,
-        now: Callable[[], datetime] = lambda: datetime.now(UTC),
-    ) -> None:
-        self._interval = interval
-        self._enough_rows = enough_rows
-        self._enough_bytes = enough_bytes
-        self._now = now
-        self._rows = self._transactions = 0
-
-    def count_rows(self, rows: int) -> None:
-        """Note that the open transaction has received so many rows."""
-        self._rows += rows
-
-    def end_transaction(self, staged_size: int | None) -> float:
-        """End the open transaction, and return the delay of its acknowledgement in seconds.
-
-        `staged_size` are the bytes of its data files: 0 if it only deletes rows, None if it has staged nothing. It does
-        not matter if a table refuses the commit: its small transactions must not pile up either.
-        """
-        rows, self._rows = self._rows, 0
-        if staged_size is None:
-            return 0.0
-        self._transactions += 1
-        has_enough_rows = self._enough_rows is not None and rows >= self._enough_rows
-        is_large = has_enough_rows or staged_size >= self._enough_bytes
-        return 0.0 if is_large or self._transactions <= QUICK_TRANSACTIONS else self._find_delay()
-
-    def _find_delay(self) -> float:
-        interval = self._interval
-        if isinstance(interval, SyncSchedule):
-            interval = interval.find_interval(self._now())
-        return interval.total_seconds()
 
 
 def serve(requests: RequestReader, wire: Wire) -> None:
@@ -125,7 +75,7 @@ def _check_order(requests: RequestReader, lifecycle: Lifecycle) -> Iterator[Requ
 
 
 def _serve_transactions(
-    session: "Session", interval: UploadInterval, checked: Iterator[Request], requests: RequestReader, send: Send
+    session: "Session", interval: "UploadInterval", checked: Iterator[Request], requests: RequestReader, send: Send
 ) -> None:
     """Serve the transactions of a session until the input ends. Each begins with the Acknowledge of the one before."""
     from connector.model.state import StagedTransaction
@@ -142,7 +92,7 @@ def _serve_transactions(
 
 
 def _serve_transaction(
-    transaction: "OpenTransaction", interval: UploadInterval, checked: Iterator[Request], send: Send
+    transaction: "OpenTransaction", interval: "UploadInterval", checked: Iterator[Request], send: Send
 ) -> "StagedTransaction | None":
     """Serve one transaction, and return what it has staged. None if the input ends before its StartCommit."""
     with transaction:
@@ -189,7 +139,9 @@ def hold_back(seconds: float, requests: RequestReader, send_answer: Callable[[],
     return held if seconds > 0 else 0.0
 
 
-def _make_interval(config: "EndpointConfig", task: Materialization) -> UploadInterval:
+def _make_interval(config: "EndpointConfig", task: Materialization) -> "UploadInterval":
+    from connector.session.upload_interval import UploadInterval
+
     advanced = config.advanced
     interval = timedelta() if task.is_scheduled else config.commit_interval
     return UploadInterval(interval, advanced.commit_after_rows, advanced.commit_after_bytes)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from connector.driver import QUICK_TRANSACTIONS
+from connector.session.upload_interval import QUICK_TRANSACTIONS
 from fixtures.conversation import CONFIG, line
 from support.engines.readers import ledger_table, readers_catalog
 from support.servers.server_process import free_address

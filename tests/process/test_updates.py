@@ -11,8 +11,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from connector.driver import QUICK_TRANSACTIONS
 from connector.evolution.field_config import DECIMAL_SETTING
+from connector.session.upload_interval import QUICK_TRANSACTIONS
 from fixtures.collection import Collection, Field
 from fixtures.conversation import CONFIG, Row, line
 from support.engines.readers import duckdb_connection, polars_table, readers_catalog

@@ -10,9 +10,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from connector.config.sync_schedule import SyncFrequency, SyncSchedule
-from connector.driver import QUICK_TRANSACTIONS, UploadInterval, hold_back
+from connector.driver import hold_back
 from connector.host import facts
 from connector.host.signals import Stopped
+from connector.session.upload_interval import QUICK_TRANSACTIONS, UploadInterval
 from protocol.stdio import RequestReader
 
 SMALL = 1000  # bytes
