@@ -43,8 +43,8 @@ from connector.iceberg.perform_changes import add_first_snapshot
 from connector.model.state import WriterId
 from connector.model.table_identifier import TableIdentifier
 from connector.storage import storage_errors
-from connector.storage.file_access import S3_SCHEMES
 from connector.storage.file_io import open_file_io
+from connector.storage.store_kinds import S3_SCHEMES
 from protocol.flow import WHOLE_RANGE
 
 log = logging.getLogger(__name__)

@@ -32,16 +32,10 @@ from pyiceberg.typedef import EMPTY_DICT, Properties
 
 from connector.host.errors import UserError
 from connector.host.threads import call_within
-from connector.storage.file_access import (
-    ADLS_MACHINE_CREDENTIALS,
-    AZURE_SCHEMES,
-    AZURE_TOKEN_FILE,
-    S3_SCHEMES,
-    has_sign_in,
-    read_end,
-)
+from connector.storage.file_access import ADLS_MACHINE_CREDENTIALS, AZURE_TOKEN_FILE, has_sign_in, read_end
 from connector.storage.s3_environment import choose_checksums, find_certificates, find_proxy
 from connector.storage.storage_errors import LATE
+from connector.storage.store_kinds import AZURE_SCHEMES, S3_SCHEMES
 
 S3_KEYS: Final = (S3_ACCESS_KEY_ID, S3_SECRET_ACCESS_KEY, S3_SESSION_TOKEN)
 RETRY_SECONDS: Final = 30

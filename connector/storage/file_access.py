@@ -46,6 +46,7 @@ from connector.host.errors import UserError
 from connector.host.refresh import Lease, Refreshed
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
+from connector.storage.store_kinds import AZURE_SCHEMES, S3_SCHEMES
 
 S3_EXPIRES_AT_MS: Final = "s3.session-token-expires-at-ms"  # PyIceberg has no name for it
 ADLS_EXPIRES_AT_MS: Final = "adls.sas-token-expires-at-ms"  # nor for this
@@ -56,7 +57,6 @@ ADLS_MACHINE_CREDENTIALS: Final = "adls.machine-credentials"
 AZURE_TOKEN_FILE: Final = "AZURE_FEDERATED_TOKEN_FILE"  # the variable that Azure's own clients read
 
 STORE_FILE_IO: Final = "connector.storage.file_io.StoreFileIO"  # PyIceberg's property `py-io-impl` has it
-NAMED_STORE: Final = "flow.store"  # ours, of catalogs: the kind of store that the config names; servers cannot send it
 
 # The properties that it reads, and when they expire. All other properties that a server sends are ignored.
 FILE_PROPERTIES: Final = frozenset(
@@ -100,8 +100,6 @@ SECRET_PROPERTIES: Final = frozenset(
         S3_SESSION_TOKEN,
     }
 )
-S3_SCHEMES: Final = ("s3", "s3a", "s3n")
-AZURE_SCHEMES: Final = ("abfs", "abfss", "wasb", "wasbs")
 # By a location's scheme: the properties that sign in to the store. One of them must be set.
 SIGN_INS: Final = {
     **dict.fromkeys(S3_SCHEMES, (S3_ACCESS_KEY_ID, S3_ANONYMOUS)),
@@ -156,39 +154,8 @@ SHORTEST_LIFE: Final = 900  # seconds
 _TOO_LATE_MS: Final = 253_402_300_800_000  # the year 10000, which Python does not have
 DEFAULT_REGION: Final = "us-east-1"  # for stores without regions; PyIceberg would ask Amazon
 
-# The schemes of one kind of store. Any other scheme is a kind of its own.
-_KINDS: Final = {
-    "": "file",
-    **dict.fromkeys(S3_SCHEMES, "s3"),
-    **dict.fromkeys(AZURE_SCHEMES, "abfss"),
-    "gcs": "gs",
-    "viewfs": "hdfs",
-}
-_STORE: Final = re.compile(r"(?:([^:/]*):)?(?://([^/]*))?")
-
 FileAccess: TypeAlias = Lease[Properties]
 FileCredentials: TypeAlias = Callable[[], Mapping[str, str]]  # the config's, valid now, as FileIO properties
-
-
-def store_of(location: str) -> tuple[str, str]:
-    """Return the kind of store that a location is in, and the bucket. Some schemes mean the same kind."""
-    found = _STORE.match(location)
-    assert found, "it may be empty"
-    scheme, bucket = (found[1] or "").lower(), found[2] or ""
-    # A container of Azure has two addresses.
-    return _KINDS.get(scheme, scheme), bucket.replace(".blob.", ".dfs.")
-
-
-def check_store(table: Table) -> None:
-    """Raise UserError if a table is on this machine, and the config names a store of another kind. Who may change the
-    table's location could have any file of this machine deleted."""
-    named = table.catalog.properties.get(NAMED_STORE, "file")
-    if named != "file" and store_of(table.location())[0] == "file":
-        raise UserError(
-            f"Table {TableIdentifier.of(table)} is at {table.location()}, on this machine, but the config names a "
-            f"store of another kind ({named}). The connector does not write to such a table, and deletes none of its "
-            "files. Find out who has moved it, and set its location back, or choose another table name."
-        )
 
 
 def file_properties(*sources: Mapping[str, str]) -> dict[str, str]:

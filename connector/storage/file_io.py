@@ -20,8 +20,9 @@ from connector.host.redaction import hide_obtained
 from connector.host.threads import StartedCalls, map_in_threads
 from connector.model.properties import Properties
 from connector.model.state import DataFile, FileList
-from connector.storage.file_access import S3_SCHEMES, SECRET_PROPERTIES
+from connector.storage.file_access import SECRET_PROPERTIES
 from connector.storage.storage_errors import translate_errors
+from connector.storage.store_kinds import S3_SCHEMES
 
 if TYPE_CHECKING:
     from connector.storage.arrow_file_io import ArrowFileIO

@@ -40,12 +40,11 @@ from connector.storage.file_access import (
     ADLS_MACHINE_CREDENTIALS,
     AZURE_TOKEN_FILE,
     DEFAULT_REGION,
-    NAMED_STORE,
     FileCredentials,
     file_properties,
-    store_of,
 )
 from connector.storage.s3_environment import find_endpoint
+from connector.storage.store_kinds import NAMED_STORE, store_of
 
 if TYPE_CHECKING:
     from connector.storage.aws_credentials import FreshAwsCredentials

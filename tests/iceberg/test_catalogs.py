@@ -17,7 +17,8 @@ from connector.iceberg.catalogs.opening import load_opened_table, open_catalog, 
 from connector.iceberg.catalogs.sql import _url
 from connector.model.properties import Properties
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_access import NAMED_STORE, STORE_FILE_IO, keep_access_fresh
+from connector.storage.file_access import STORE_FILE_IO, keep_access_fresh
+from connector.storage.store_kinds import NAMED_STORE
 from connector.storage.store_properties import data_file_properties, find_file_addresses
 from iceberg.catalog_configs import KEYS, local, on_s3, rest
 from support.servers.odd_servers import answering

@@ -22,7 +22,7 @@ from connector.iceberg.metadata.old_metadata import find_stale_metadata
 from connector.iceberg.metadata.snapshot_files import find_unreachable
 from connector.iceberg.metadata.snapshot_manifests import metadata_location
 from connector.iceberg.metadata.table_directories import find_directories, find_file_directories
-from connector.storage.file_access import NAMED_STORE
+from connector.storage.store_kinds import NAMED_STORE
 from support.bindings import PATH
 from support.rows.staged_files import land
 from support.snapshots import check_text

@@ -36,7 +36,7 @@ from connector.iceberg.metadata.partitions import Partition
 from connector.iceberg.metadata.row_lineage import ManifestKey, find_manifest_key, first_row_id_of
 from connector.iceberg.metadata.snapshot_manifests import WrittenSnapshots
 from connector.model.table_identifier import TableIdentifier
-from connector.storage.file_access import store_of
+from connector.storage.store_kinds import store_of
 
 _Parsed: TypeAlias = Mapping[ManifestKey, "_ParsedManifest"]
 

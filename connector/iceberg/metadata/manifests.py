@@ -38,7 +38,7 @@ from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, AvroFileWriter, AvroSchema, read_records
 from connector.iceberg.metadata.partitions import include_both_zeros, name_in_avro
 from connector.iceberg.metadata.row_lineage import FILE_FIELDS, LIST_FIELDS, NEWEST_VERSION, assign_row_ids, number_rows
-from connector.storage.file_access import store_of
+from connector.storage.store_kinds import store_of
 
 SCHEMAS: Final = 64  # one serves all unpartitioned tables, and one the manifest lists of each engine
 

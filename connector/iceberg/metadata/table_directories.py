@@ -11,8 +11,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.locations import LocationProvider
 
 from connector.iceberg.metadata.table_properties import locations_of
-from connector.storage.file_access import S3_SCHEMES, store_of
 from connector.storage.file_io import open_file_io
+from connector.storage.store_kinds import S3_SCHEMES, store_of
 
 BUCKET_SUFFIX: Final = "--table-s3"  # only table buckets have such names
 

@@ -20,7 +20,7 @@ from connector.host.errors import BACKFILL, UserError
 from connector.iceberg.metadata.table_arrangement import keep_sources
 from connector.model.properties import demand, read_number
 from connector.model.table_identifier import Generation, TableIdentifier
-from connector.storage.file_access import check_store, store_of
+from connector.storage.store_kinds import check_store, store_of
 
 if TYPE_CHECKING:
     from connector.encoding.values.name_mapping import NameMapping
