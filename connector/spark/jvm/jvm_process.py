@@ -8,6 +8,7 @@ import contextlib
 import logging
 import math
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -106,9 +107,11 @@ class Jvm:
             jvm_command.remove_settings_of_other_spark()
             os.environ.update(PYSPARK_GATEWAY_PORT=str(port), PYSPARK_GATEWAY_SECRET=secret)
             try:
-                return launch_gateway()
+                gateway: ClientServer = launch_gateway()
             finally:
                 del os.environ["PYSPARK_GATEWAY_PORT"], os.environ["PYSPARK_GATEWAY_SECRET"]
+        _give_name(gateway)
+        return gateway
 
     @property
     def has_ended(self) -> bool:
@@ -256,6 +259,15 @@ class Jvm:
     @property
     def _has_no_thread(self) -> bool:
         return any(NO_THREAD in line for line in [*self._output])
+
+
+def _give_name(gateway: "ClientServer") -> None:
+    """Let Hadoop have a user if that of this process has no name, as in a container: Spark keeps its secret with it."""
+    try:
+        pwd.getpwuid(os.getuid())
+    except KeyError:
+        users = gateway.jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(jvm_command.USER["SPARK_USER"]))
 
 
 def _is_recent(moment: float) -> bool:
