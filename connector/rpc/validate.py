@@ -8,7 +8,7 @@ from connector.checks.endpoint import survey
 from connector.config.catalog import GlueCatalog, S3TablesCatalog
 from connector.config.endpoint_config import EndpointConfig
 from connector.config.settings import parse_each
-from connector.config.values import NameCase
+from connector.config.values import RETAIN_EXISTING_DATA, NameCase
 from connector.evolution import rejected_table
 from connector.evolution.candidate import Candidate, name_former_strings
 from connector.evolution.column_fits import Evolution
@@ -127,9 +127,10 @@ def _warn_of_repeated_rows(
         log.warning(
             "this task was not published before, but has rows in %s. If it was deleted and created again, Flow reads "
             "its collections from the beginning, and these rows are added a second time. To have each row once, drop "
-            "the tables or choose other table names, or increment the backfill of their bindings after this "
-            "publication.",
+            "the tables or choose other table names. Or, after this publication, increment the backfill of their "
+            "bindings, which replaces all rows unless the feature flag %s is on.",
             _show_some(paths),
+            RETAIN_EXISTING_DATA,
         )
 
 

@@ -424,11 +424,13 @@ def test_a_task_that_begins_with_rows_of_its_own_is_told_that_it_adds_them_again
         rows = pa.table({"id": [1], "flow_document": ["{}"]}, schema.as_arrow())
         foreign_table(catalog, ("shop", name), schema, owner).append(rows)
     foreign_table(catalog, ("shop", "empty"), schema, owner)
-    others = [binding(table="empty"), binding(table="new"), binding(table=names[0], delta_updates=False)]
+    foreign_table(catalog, ("shop", "theirs"), schema).append(rows)
+    others = [binding(table="empty"), binding(table="new"), binding(table="theirs", existing_table="append")]
+    others.append(binding(table=names[0], delta_updates=False))
     validated(tmp_path, *others)
     validated(tmp_path, binding(table=names[0]), last=Materialization())
     assert not caplog.records
-    validated(tmp_path, *others[:2], *(binding(table=name) for name in names))
+    validated(tmp_path, *others[:3], *(binding(table=name) for name in names))
     check_text("validate_errors", "a task with rows of its own from before", "\n".join(caplog.messages))
     caplog.clear()
     validated(tmp_path, binding(table=names[0]))
