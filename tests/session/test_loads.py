@@ -185,13 +185,12 @@ def test_located_rows_go_with_a_transaction_that_is_discarded(tmp_path: Path, mo
     assert not (tmp_path / "loads").exists()
 
 
-def test_so_do_those_of_a_transaction_whose_loads_are_not_answered_to_their_end(tmp_path: Path) -> None:
+def test_so_do_the_files_of_loads_that_are_not_answered_to_their_end(tmp_path: Path) -> None:
     with open_transaction(tmp_path) as transaction:
         transaction.load(load("one"))
         answers = transaction.answer_loads(Flush())
         assert next(answers)
         assert (tmp_path / "loads").exists()
-    assert [*(tmp_path / "table").rglob("*.parquet")] == []
     assert not (tmp_path / "loads").exists()
 
 

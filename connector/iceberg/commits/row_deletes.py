@@ -148,10 +148,10 @@ class RowDeletes:
 
     def _search_files(self, table: Table, sharing: Sequence[_KeySearch], files: Sequence[SearchedFile]) -> None:
         types, updates = _column_types(table), sharing[0].updates
-        key_tables = [key_search.read_keys(types) for key_search in sharing]
-        begins = np.cumsum([0, *map(len, key_tables[:-1])])
+        keys_tables = [key_search.read_keys(types) for key_search in sharing]
+        begins = np.cumsum([0, *map(len, keys_tables[:-1])])
         names = [table.schema().find_field(part.column_id).name for part in updates.parts]
-        keys = SearchedKeys(pa.concat_tables(key_tables).combine_chunks(), updates, names)
+        keys = SearchedKeys(pa.concat_tables(keys_tables).combine_chunks(), updates, names)
         for file in files:
             rows = [*search(table.io, file, keys, with_documents=False)]
             positions = join_arrays([each.positions for each in rows])
