@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter
-from typing import TypeAlias
+from typing import Final, TypeAlias
 from uuid import UUID
 
 import numpy as np
@@ -29,7 +29,7 @@ from connector.encoding.live_rows.source_rows import RowLineage, SourceFile
 from connector.encoding.search.key_bounds import ColumnBounds, KeyTypes, KeyValues, find_files, make_bounds_table
 from connector.encoding.values.arrays import Mask
 from connector.host.errors import UserError
-from connector.host.groups import group_by
+from connector.host.groups import divide, group_by
 from connector.host.threads import map_in_threads
 from connector.iceberg.metadata.manifests import find_vector, manifests_of, read_entries
 from connector.iceberg.metadata.partitions import Partition
@@ -39,6 +39,8 @@ from connector.model.table_identifier import TableIdentifier
 from connector.storage.store_kinds import store_of
 
 _Parsed: TypeAlias = Mapping[ManifestKey, "_ParsedManifest"]
+
+_READ_TOGETHER: Final = 8 << 20  # bytes of manifests
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,8 +208,10 @@ class ManifestCache:
             return found
 
         new = [key for key in manifests if key not in known or known[key].key_columns != key_columns]
-        parsed = zip(new, map_in_threads(parse, [manifests[key] for key in new], "view"), strict=True)
-        files = {**known, **dict(parsed)}
+        # The interpreter decodes one at a time anyway, and large ones take much memory.
+        parts = divide((manifests[key] for key in new), _READ_TOGETHER, attrgetter("manifest_length"))
+        parsed = chain.from_iterable(map_in_threads(parse, part, "view") for part in parts)
+        files = {**known, **dict(zip(new, parsed, strict=True))}
         return {key: files[key] for key in manifests}
 
 
