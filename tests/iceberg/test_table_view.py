@@ -33,6 +33,7 @@ from connector.iceberg.fences import fence
 from connector.iceberg.fences.fence import LastFences
 from connector.iceberg.metadata import listed_files
 from connector.iceberg.metadata.listed_files import ListedFile, ManifestCache, check_stores
+from connector.iceberg.metadata.manifests import manifests_of
 from connector.iceberg.metadata.table_properties import CONVERTED_PREFIX, find_generation
 from connector.iceberg.session_views import SessionViews
 from connector.iceberg.table_view import ViewFactory
@@ -292,6 +293,20 @@ def test_files_of_this_machine_are_refused_for_a_table_elsewhere(catalog: Catalo
         InvalidMetadataError, match=r"file://.*\.avro is in another kind of store than s3://bucket/orders, where"
     ):
         ViewFactory(ManifestCache()).make(elsewhere, [])
+
+
+def test_a_table_that_was_moved_to_another_cloud_is_not_refused_for_its_older_manifests(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled_table(catalog, ID, rows=[[{"id": 1}]])
+    table = catalog.load_table(PATH)
+    moved = table.metadata.model_copy(update={"location": "s3://bucket/orders"})
+    [snapshot] = (each.model_copy(update={"manifest_list": "gs://older/list.avro"}) for each in table.snapshots())
+    asked: list[str] = []
+    monkeypatch.setattr(table.io, "new_input", lambda location: asked.append(location))
+    with pytest.raises(AttributeError):  # of the file, which is none
+        manifests_of(Table(PATH, moved, table.metadata_location, table.io, catalog), snapshot)
+    assert asked == ["gs://older/list.avro"]
 
 
 class Session:

@@ -62,8 +62,8 @@ def manifests_of(table: Table, snapshot: Snapshot | None) -> list[ManifestFile]:
     """Read a snapshot's manifests, without PyIceberg's cache: writing a manifest list changes its shared objects.
 
     InvalidMetadataError if the list is damaged, or is empty although the snapshot's summary counts data files: a list
-    that is cut short behind its header looks like an empty one. Also if the list or a manifest is in another kind of
-    store than the table: who may change a table in a bucket could have any file of this machine opened, also a pipe.
+    that is cut short behind its header looks like an empty one. Also if the list or a manifest is on this machine, and
+    the table is not: who may change a table in a bucket could have any file of this machine opened, also a pipe.
     """
     if snapshot is None:
         return []
@@ -81,7 +81,7 @@ def _check_stores(table: Table, locations: Iterable[str]) -> None:
     own = table.location()
     kind, _ = store_of(own)
     for location in locations:
-        if store_of(location)[0] != kind:
+        if (found := store_of(location)[0]) != kind and "file" in (found, kind):
             raise InvalidMetadataError(f"{location} is in another kind of store than {own}, where the table is")
 
 
