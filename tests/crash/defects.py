@@ -249,7 +249,7 @@ def retries_only_with_a_transaction() -> None:
 def forgets_the_version() -> None:
     from pyiceberg.catalog.glue import GlueCatalog  # in one of three catalogs only, and slow to import
 
-    def update(self: GlueCatalog, *, database_name: str, table_input: Any, **_: object) -> None:
+    def update(self: GlueCatalog, database_name: str, _: str, table_input: Any, __: str) -> None:
         self.glue.update_table(DatabaseName=database_name, TableInput=table_input, SkipArchive=True)
 
     swap(GlueCatalog, "_update_glue_table", update)

@@ -89,7 +89,7 @@ def test_a_table_that_the_connector_does_not_compact_has_no_debt(catalog: Catalo
     table = catalog.load_table(PATH)
     listed = ManifestCache().list_files(table)
     assert read_health(table, listed).debt.files == 1
-    table.metadata = table.metadata.model_copy(update={"location": f"s3://orders{BUCKET_SUFFIX}"})
+    table.metadata = table.metadata.model_copy(update={"location": f"file://orders{BUCKET_SUFFIX}"})
     assert read_health(table, listed).debt.files == 0, "S3 Tables compacts it"
     with catalog.load_table(PATH).update_schema() as change:
         change.add_column("_row_id", LongType())
