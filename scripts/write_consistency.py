@@ -8,12 +8,14 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
+from textwrap import fill
 from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Any
 
 BEGIN: Final = "<!-- measured -->\n"
 END: Final = "<!-- end of what was measured -->\n"
+LONGEST_LINE: Final = 140  # in docs
 CATALOGS: Final = ("Local", "REST", "Glue", "Hive")
 
 
@@ -33,8 +35,12 @@ def render(report: Json) -> str:
     genuine = [run for run in runs if "defect" not in run]
     faults, rows = (sum(run[what] for run in genuine) for what in ("faults", "rows"))
     lines = [
-        f"{report['date']}: {len(genuine)} runs, {faults} faults, {rows:,} rows at the end, each compared as "
-        f"PyIceberg, DuckDB and Spark read it; {len(planted)} runs with a planted defect, every one of them caught.",
+        fill(
+            f"{report['date']}: {len(genuine)} runs, {faults} faults, {rows:,} rows at the end, each compared as "
+            f"PyIceberg, DuckDB and Spark read it; {len(planted)} runs with a planted defect, "
+            "every one of them caught.",
+            LONGEST_LINE,
+        ),
         "",
         f"| scenario | {' | '.join(CATALOGS)} | defects that were caught |",
         f"|---|{'---|' * len(CATALOGS)}---|",

@@ -17,8 +17,9 @@ RUNS: list[dict[str, Any]] = [
     {"scenario": "two", "catalog": "Local", "defect": "doubles", "caught": "doubled"},
 ]
 TABLE = """\
-2026-11-21: 3 runs, 6 faults, 1,507 rows at the end, each compared as PyIceberg, DuckDB and Spark read it; 3 runs with \
-a planted defect, every one of them caught.
+2026-11-21: 3 runs, 6 faults, 1,507 rows at the end, each compared as PyIceberg, DuckDB and Spark read it; \
+3 runs with a planted defect,
+every one of them caught.
 
 | scenario | Local | REST | Glue | Hive | defects that were caught |
 |---|---|---|---|---|---|
