@@ -28,8 +28,8 @@ class Definition(msgspec.Struct, frozen=True):
 class Setting(msgspec.Struct, frozen=True):
     """The texts that Flow's form shows for a property, and the rules that its type does not imply."""
 
-    title: str = ""
-    description: str = ""
+    title: str
+    description: str
     pattern: str = ""  # one of `patterns`, which has its error text
     min_length: int | None = None
     minimum: int | None = None

@@ -104,8 +104,8 @@ def _quote(name: str) -> str:
 class _Token(msgspec.Struct, frozen=True):
     text: str
     position: int  # of its first character, from 1
-    is_quoted: bool = False
-    is_sign: bool = False  # a parenthesis or a comma
+    is_quoted: bool
+    is_sign: bool  # a parenthesis or a comma
 
     @property
     def is_number(self) -> bool:

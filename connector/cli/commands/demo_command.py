@@ -58,7 +58,7 @@ class Demo:
     updates: bool  # one row for each key, instead of one for each document
 
 
-def run_demo(demo: Demo, show: Show, *, as_json: bool = False) -> None:
+def run_demo(demo: Demo, show: Show, *, as_json: bool) -> None:
     """Materialize the documents, and show the conversation and the table; as JSON, show only what was done.
 
     Raises ConnectorError if that fails.

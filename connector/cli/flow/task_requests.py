@@ -22,7 +22,7 @@ from protocol.flow import Json, Materialization, MaterializationBinding, Validat
 CONNECTOR_TYPE: Final = "IMAGE"
 
 
-def make_validate(task: Task, last: Materialization | None = None) -> request.Validate:
+def make_validate(task: Task, last: Materialization | None) -> request.Validate:
     """Make the request to validate the task's config and bindings."""
     bindings = (
         ValidateBinding(

@@ -189,7 +189,7 @@ def abort_on_failure(writer: _Abortable) -> Iterator[None]:
 
 
 @contextmanager
-def open_new_file(io: FileIO, location: str, write_file: WriteFile = write_small_file) -> Iterator[Any]:
+def open_new_file(io: FileIO, location: str, write_file: WriteFile) -> Iterator[Any]:
     """Yield a stream of `create_file`, and complete the file. If the block fails, the file is aborted instead."""
     stream = create_file(io, location, write_file)
     try:

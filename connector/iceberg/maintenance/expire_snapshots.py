@@ -50,8 +50,8 @@ class ExpiredSnapshots:
 
     table: Table  # without the snapshots
     count: int
-    locations: Sequence[str] = ()
-    references: Sequence[str] = ()
+    locations: Sequence[str]
+    references: Sequence[str]
 
 
 @dataclass(frozen=True)

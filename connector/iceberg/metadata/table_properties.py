@@ -153,7 +153,7 @@ def check_committable(table: Table) -> None:
         check_properties(table.properties, table.location())
 
 
-def check_properties(properties: Mapping[str, str], location: str | None = None) -> None:
+def check_properties(properties: Mapping[str, str], location: str | None) -> None:
     """Raise ValueError if no metadata can be written with these properties. `location` is the table's."""
     _check_locations(properties, location)
     # Files that are not encrypted would lie among those that are. PyIceberg also drops the keys from the metadata: no

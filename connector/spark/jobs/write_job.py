@@ -152,7 +152,7 @@ class WriteJob:
             self._ledger.fail(error)
 
 
-def find_long_lists(files: Mapping[int, tuple[DataFile, ...]], share: float = 1.0) -> list[int]:
+def find_long_lists(files: Mapping[int, tuple[DataFile, ...]], share: float) -> list[int]:
     """Return the indexes of the tables whose lists of files must be kept outside the state: because a list is long, or
     because it is one of the longest of very many. `share` is the part of all keys that the shard has."""
     largest = max(LONGEST_IN_STATE, LARGEST_IN_STATE * share)
