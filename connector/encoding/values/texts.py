@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from connector.encoding.values.arrays import Mask, Positions
 
 _QUOTE: Final = ord('"')
+_BACKSLASH: Final = ord("\\")
 _NULL: Final = ord("n")
 # Texts, or fewer: so many are parsed one by one.
 _FASTER_BY_VALUE: Final = 16
@@ -54,12 +55,13 @@ def of_json(cells: Sequence[msgspec.Raw]) -> Texts:
     data = b"".join((*cells, b" "))  # with a space, so that even an empty last cell has a first byte
     ends = np.cumsum(np.fromiter(map(len, cells), np.int64, len(cells)))
     begins = np.concatenate(([0], ends[:-1]))
-    firsts = np.frombuffer(data, dtype=np.uint8)[begins]
+    codes = np.frombuffer(data, dtype=np.uint8)
+    firsts = codes[begins]
     valid = (firsts != _NULL) & (begins < ends)
     is_string = (firsts == _QUOTE) & valid
     array = as_strings(gather(data, begins + is_string, ends - is_string, valid))
     if b"\\" in data:
-        escaped = is_string & contains(_positions_of(b"\\", data), begins, ends)
+        escaped = is_string & contains(np.flatnonzero(codes == _BACKSLASH), begins, ends)
         array = _without_escapes(array, escaped, cells)
     return Texts(array, is_string)
 
@@ -134,10 +136,6 @@ def _is_utf8(value: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _positions_of(byte: bytes, data: bytes) -> Positions:
-    return np.flatnonzero(np.frombuffer(data, dtype=np.uint8) == byte[0])
 
 
 def double_texts(doubles: pa.DoubleArray) -> pa.StringArray:
