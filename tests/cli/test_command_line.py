@@ -273,13 +273,12 @@ def write_config(directory: Path) -> str:
     return str(file)
 
 
-def read_until(terminal: int, text: bytes) -> bytes:
+def read_until(terminal: int, text: bytes) -> None:
     seen = b""
     while text not in seen:
         readable, _, _ = select.select([terminal], [], [], SILENCE)
         assert readable, f"the terminal has shown nothing for {SILENCE} s but {seen!r}"
         seen += os.read(terminal, 1000)
-    return seen
 
 
 @pytest.mark.long

@@ -15,7 +15,7 @@ from connector.host.errors import UserError
 from protocol.flow import Collection, Constraint, ConstraintType, FieldSelection, Json, ProjectionConstraint
 from support.snapshots import check_text
 
-RECOMMENDED, OPTIONAL = ConstraintType.LOCATION_RECOMMENDED, ConstraintType.FIELD_OPTIONAL
+OPTIONAL = ConstraintType.FIELD_OPTIONAL
 REQUIRED, LOCATION = ConstraintType.FIELD_REQUIRED, ConstraintType.LOCATION_REQUIRED
 FORBIDDEN, INCOMPATIBLE = ConstraintType.FIELD_FORBIDDEN, ConstraintType.INCOMPATIBLE
 

@@ -16,9 +16,9 @@ from connector.encoding.parquet.data_pages import are_few, read_texts
 ROWS = 5_000
 
 
-def texts(count: int = ROWS) -> list[str]:
+def texts() -> list[str]:
     """Different texts, some of them empty, some longer than a small page."""
-    return ["" if n % 97 == 0 else f"{n} ü " * (1 + n % 5) + "x" * (n % 701 == 0) * 3_000 for n in range(count)]
+    return ["" if n % 97 == 0 else f"{n} ü " * (1 + n % 5) + "x" * (n % 701 == 0) * 3_000 for n in range(ROWS)]
 
 
 def write(path: Path, values: list[str | None], *, nullable: bool = True, **options: Any) -> Path:

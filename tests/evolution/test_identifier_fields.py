@@ -43,7 +43,7 @@ def task(tmp_path: Path, catalog: Catalog) -> LocalTask:
     return LocalTask(tmp_path, catalog, local_config(tmp_path, feature_flags=ALLOW_EXISTING_TABLES))
 
 
-def refusals(task: LocalTask, binding: Json, last: Json = None) -> dict[str, str]:
+def refusals(task: LocalTask, binding: Json, last: Json) -> dict[str, str]:
     """Why validate refuses fields."""
     proposed = {name: binding[name] for name in ("resourceConfig", "collection", "backfill")}
     constraints = task.validated(

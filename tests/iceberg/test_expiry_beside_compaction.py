@@ -41,7 +41,7 @@ def catalog(catalog: Catalog, request: pytest.FixtureRequest) -> Catalog:
     return catalog
 
 
-def change(catalog: Catalog, values: dict[int, Any], removed: Sequence[int] = ()) -> None:
+def change(catalog: Catalog, values: dict[int, Any], removed: Sequence[int]) -> None:
     """A transaction replaces files, and their snapshots expire."""
     before = stored(catalog)
     land(catalog, values, removed)

@@ -57,8 +57,8 @@ def catalog(catalog: Catalog) -> Catalog:
     return catalog
 
 
-def writer(path: tuple[str, str] = ORDERS, key_range: str = WHOLE) -> WriterId:
-    return WriterId(TASK.name, f"{path[1]}.v1", key_range)
+def writer(path: tuple[str, str] = ORDERS) -> WriterId:
+    return WriterId(TASK.name, f"{path[1]}.v1", WHOLE)
 
 
 def stage_old(

@@ -60,8 +60,8 @@ def statistics(*first: Any) -> Any:
     return [data_file(columns=[[*first, *[1, 40, 3, 0, "AA==", "/w=="][len(first) :]]])]
 
 
-def kept(entries: Any, key_range: str = RANGE, key: str = KEY) -> Any:
-    return {"bindingStates": {key: {key_range: entries}}}
+def kept(entries: Any, key_range: str = RANGE) -> Any:
+    return {"bindingStates": {KEY: {key_range: entries}}}
 
 
 def finished(by_table: Any, key_range: str = RANGE) -> Any:

@@ -55,8 +55,8 @@ def flattened(requests: Iterable[Numbered]) -> Iterator[tuple[int, int, bytes | 
             yield line, 0, message
 
 
-def store_line(binding: int | None, key: int = 1, doc: str = "") -> bytes:
-    fields = {"key": [key], "values": [{"binding": 7}, 'a "store":{"binding":5, \n'], "doc": {"a": doc}}
+def store_line(binding: int | None, key: int = 1) -> bytes:
+    fields = {"key": [key], "values": [{"binding": 7}, 'a "store":{"binding":5, \n'], "doc": {"a": ""}}
     return json.dumps({"store": fields if binding is None else {"binding": binding, **fields}}).encode() + b"\n"
 
 

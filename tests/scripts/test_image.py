@@ -73,10 +73,10 @@ class Checkout:
         )
         return argument.removeprefix("REVISION=")
 
-    def run_step(self, job: str, name: str, **environment: str) -> str:
-        """Run the step of the workflow with this name. Returns what it prints."""
+    def run_step(self, job: str, name: str, **environment: str) -> None:
+        """Run the step of the workflow with this name."""
         [step] = [step for step in jobs()[job]["steps"] if step.get("name") == name]
-        return self.run("bash", "-e", "-c", step["run"], **environment)
+        self.run("bash", "-e", "-c", step["run"], **environment)
 
     def publish(self, tag: str) -> list[str]:
         """Run the steps that name the image after a tag. Returns what docker was told."""

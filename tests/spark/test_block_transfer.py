@@ -72,8 +72,8 @@ def add(ledger: Ledger, *keys: int) -> None:
         ledger.add(Store(0, key, 1, (plain(key, str(key)),)))
 
 
-def claim(task: "Connection[Any, Any]", preferred: int | None = 0) -> Claim | None:
-    task.send(Next(preferred))
+def claim(task: "Connection[Any, Any]") -> Claim | None:
+    task.send(Next(0))
     assert task.poll(DEADLINE), "no block in time"
     claimed = task.recv()
     assert claimed is None or isinstance(claimed, Claim)

@@ -104,10 +104,10 @@ def test_a_socket_on_a_disk_that_is_read_only_now_hides_no_other_error(
 
 
 @contextmanager
-def few_files(spare: int) -> Iterator[None]:
-    """This process may open only so many more files."""
+def few_files() -> Iterator[None]:
+    """This process may open only one more file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    opened = [os.dup(0) for _ in range(spare + 1)]
+    opened = [os.dup(0) for _ in range(2)]
     for descriptor in opened:
         os.close(descriptor)
     resource.setrlimit(resource.RLIMIT_NOFILE, (opened[-1], hard))  # the number that the next file would get
@@ -144,7 +144,7 @@ def test_a_task_that_connects_while_too_many_files_are_open_is_served_later(
     add_a_row(ledger)
     waiting = socket.socket(socket.AF_UNIX)
     with ExitStack() as stack:
-        with few_files(1):  # the socket that listens
+        with few_files():  # the socket that listens
             server = stack.enter_context(serving(tmp_path, ledger))
             waiting.connect(server.address.socket)
             assert refused.wait(DEADLINE)
@@ -163,7 +163,7 @@ def test_tasks_that_cannot_be_accepted_fail_the_transaction(
     job: Future[None] = Future()
     deadline = threading.Timer(DEADLINE, job.cancel)
     deadline.start()
-    with few_files(1), serving(tmp_path, ledger), pytest.raises(RetryableError) as error:
+    with few_files(), serving(tmp_path, ledger), pytest.raises(RetryableError) as error:
         ledger.wait_for(job)
     deadline.cancel()
     check_text("spark_errors", "tasks that cannot be accepted", str(error.value))

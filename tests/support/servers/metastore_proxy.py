@@ -126,15 +126,15 @@ class _Connection(socketserver.BaseRequestHandler):
 class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
 
-    def __init__(self, processor: Processor, port: int) -> None:
-        super().__init__(("127.0.0.1", port), _Connection)
+    def __init__(self, processor: Processor) -> None:
+        super().__init__(("127.0.0.1", 0), _Connection)
         self.processor = processor
 
 
 @contextmanager
-def metastore_proxy(upstream: str, port: int = 0) -> Iterator[MetastoreProxy]:
+def metastore_proxy(upstream: str) -> Iterator[MetastoreProxy]:
     proxy = MetastoreProxy(upstream)
-    server = _Server(Processor(proxy), port)
+    server = _Server(Processor(proxy))
     proxy.uri = f"thrift://127.0.0.1:{server.server_address[1]}"
     with in_thread(server):
         yield proxy

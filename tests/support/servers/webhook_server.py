@@ -85,8 +85,8 @@ class WebhookServer:
 
 
 @contextmanager
-def webhook_server(port: int = 0, certificate: Certificate | None = None) -> Iterator[WebhookServer]:
-    """Serve on this port, or on any that is free. With a certificate, the server speaks HTTPS."""
+def webhook_server(certificate: Certificate | None = None) -> Iterator[WebhookServer]:
+    """Serve on a free port. With a certificate, the server speaks HTTPS."""
     webhook = WebhookServer()
     plan("each answer of a webhook", lambda: not webhook.answers)
 
@@ -109,7 +109,7 @@ def webhook_server(port: int = 0, certificate: Certificate | None = None) -> Ite
         def handle_error(self, *_: object) -> None:
             """A client that has gone is no error here."""
 
-    http = Server(("127.0.0.1", port), Handler)
+    http = Server(("127.0.0.1", 0), Handler)
     if certificate:
         http.socket = certificate.served(http.socket)
     scheme = "https" if certificate else "http"
