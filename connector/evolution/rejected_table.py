@@ -57,5 +57,4 @@ def find_table_problems(
 
 def _is_for_rejected_rows(table: ExistingTable, materialization: str) -> bool:
     columns = {column.name: column.field_type for column in table.schema.fields}
-    is_ours = table.owner is not None and table.owner.materialization == materialization
-    return is_ours and all(columns.get(column.name) == column.type for column in COLUMNS)
+    return table.is_of(materialization) and all(columns.get(column.name) == column.type for column in COLUMNS)
