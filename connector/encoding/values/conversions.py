@@ -81,16 +81,12 @@ def _instant_texts(array: pa.Array) -> pa.StringArray:
 
 
 def _local_time_texts(array: pa.Array) -> pa.StringArray:
-    return pc.replace_substring(_without_zeros(_calendar_texts(array)), " ", "T", max_replacements=1)
+    return pc.replace_substring(_time_texts(array), " ", "T", max_replacements=1)
 
 
 def _time_texts(array: pa.Array) -> pa.StringArray:
-    return _without_zeros(_calendar_texts(array))
-
-
-def _without_zeros(texts: pa.StringArray) -> pa.StringArray:
     """Return texts of times without trailing zeros: Arrow writes fractions of a second with all six digits."""
-    return pc.replace_substring_regex(texts, r"\.?0+$", "")
+    return pc.replace_substring_regex(_calendar_texts(array), r"\.?0+$", "")
 
 
 def _each(text: Callable[[object], str]) -> _ToTexts:
