@@ -143,7 +143,7 @@ def _read_entry(where: str, kept: Mapping[str, Json]) -> Entry:
     if "version" not in kept:
         return Entry(**msgspec.structs.asdict(_read(where, kept, _FirstEntry)))
     version = kept["version"]
-    if type(version) is not int or version < _SECOND:
+    if not isinstance(version, int) or version < _SECOND:
         return _read(where, kept, Entry)  # raises: no image writes such a version
     if version > VERSION:
         raise _explain_newer(where, f"it has version {version}, and this image reads up to version {VERSION}")
