@@ -168,6 +168,22 @@ def test_a_delete_file_that_also_deletes_elsewhere_stays(catalog: Catalog) -> No
     assert len(values_of(catalog)) == 3002
 
 
+def test_a_delete_file_of_several_files_stays_for_the_ones_that_are_not_compacted(
+    catalog: Catalog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delete_files_module, "FILE_SCOPED_UP_TO", 1)
+    land(catalog, dict.fromkeys(range(3000), "large"))
+    [large] = files(catalog)
+    land(catalog, dict.fromkeys(range(5000, 5002), "a"))
+    land(catalog, {}, removed=[7, 5000])
+    for number in range(6000, 6004):
+        land(catalog, {number: "a"})
+    result = compact(catalog, PATH)
+    assert (result.commits, result.delete_files) == (1, 0)
+    assert large in files(catalog)
+    assert values_of(catalog).keys() == {*range(3000), 5001, *range(6000, 6004)} - {7}
+
+
 def test_rows_that_another_engine_deletes_by_their_values_stay_deleted(catalog: Catalog) -> None:
     """Then the files are left alone, and what was written for nothing is deleted."""
     for number in range(3):
@@ -224,6 +240,31 @@ def test_rows_that_another_engine_restores_meanwhile_stay(catalog: Catalog, capl
     assert (result.commits, result.dropped) == (0, 1)
     check_text("compaction_errors", "given up: restored", given_up(caplog))
     assert values_of(catalog) == dict.fromkeys(range(5), "a")
+
+
+def test_rows_that_another_engine_restores_stay_if_it_deletes_as_many_others(catalog: Catalog) -> None:
+    land(catalog, dict.fromkeys(range(5), "a"))
+    first = catalog.load_table(PATH).current_snapshot()
+    assert first
+    [file] = files(catalog)
+    land(catalog, {}, removed=[1, 2])
+
+    def delete_others() -> None:
+        catalog.load_table(PATH).manage_snapshots().rollback_to_snapshot(first.snapshot_id).commit()
+        for position in (3, 4):
+            delete_position(catalog.load_table(PATH), file, position)
+
+    assert compact(catalog, PATH, delete_others).dropped == 1
+    assert values_of(catalog) == dict.fromkeys(range(3), "a")
+
+
+def test_a_compaction_of_files_without_rows_is_given_up_if_they_are_gone(catalog: Catalog) -> None:
+    for number in range(2):
+        land(catalog, {number: "a"})
+    for file in files(catalog):
+        delete_position(catalog.load_table(PATH), file, 0)
+    result = compact(catalog, PATH, lambda: catalog.load_table(PATH).delete())
+    assert (result.commits, result.dropped) == (0, 1)
 
 
 def test_rows_of_a_file_that_is_gone_do_not_come_back(catalog: Catalog) -> None:
