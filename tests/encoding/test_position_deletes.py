@@ -67,6 +67,10 @@ def test_a_dictionary_with_unused_and_equal_paths_is_sorted_by_its_strings(tmp_p
     assert read(file.path) == [("a", 3), ("a", 4), ("b", 1)]
 
 
+def test_the_same_position_of_two_data_files_is_written_for_both(tmp_path: Path) -> None:
+    assert read(write(tmp_path, [("a", 3), ("b", 3)]).path) == [("a", 3), ("b", 3)]
+
+
 def test_a_file_that_several_threads_need_is_read_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, read_file, reads = write(tmp_path, [("a", 1), ("b", 2)]).path, deleted_rows.read_deleted_rows, list[str]()
     both = Barrier(2)
