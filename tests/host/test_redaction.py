@@ -61,6 +61,7 @@ def redacted(text: str, *secrets: str) -> str:
         re.sub("%..", lambda escape: escape[0].lower(), quote(SECRET, safe="")),
         re.sub("%..", lambda escape: escape[0].lower(), urlencode({"": SECRET})[1:]),
         quote(quote(SECRET, safe=""), safe=""),
+        quote(quote(quote(SECRET, safe=""), safe=""), safe=""),
         quote(json.dumps(SECRET)[1:-1], safe=""),
         json.dumps(quote(SECRET, safe="").replace("%", "\\u0025")).replace("\\\\", "\\")[1:-1],
         html.escape(SECRET),
@@ -120,17 +121,18 @@ def test_escapes_beside_a_secret_stay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("address", "shown"),
+    ("name", "address", "shown"),  # each has a secret of its own: they stay hidden in this process
     [
-        ("http://user:only-in-a-proxy@proxy:3128", "only-in-a-proxy"),
-        ("user:only-in-a-proxy@proxy:3128", "only-in-a-proxy"),
-        ("http://user:only/in a@proxy@proxy:3128", "only/in a@proxy"),
-        ("http://user:only%2Fin-a-proxy@proxy:3128", "only/in-a-proxy"),
-        ("http://only-in-a-proxy@proxy:3128", "only-in-a-proxy"),
+        ("https_proxy", "http://user:only-in-a-proxy@proxy:3128", "only-in-a-proxy"),
+        ("HTTP_PROXY", "http://user:in-a-proxy-only@proxy:3128", "in-a-proxy-only"),
+        ("https_proxy", "user:without-a-scheme@proxy:3128", "without-a-scheme"),
+        ("https_proxy", "http://user:only/in a@proxy@proxy:3128", "only/in a@proxy"),
+        ("https_proxy", "http://user:only%2Fin-a-proxy@proxy:3128", "only/in-a-proxy"),
+        ("https_proxy", "http://no-user-but-a-token@proxy:3128", "no-user-but-a-token"),
     ],
 )
-def test_the_password_of_a_proxy_of_the_environment_is_hidden(address: str, shown: str) -> None:
-    hide_proxies({"https_proxy": address, "ADDRESS": "http://user:of-no-proxy@host"})
+def test_the_password_of_a_proxy_of_the_environment_is_hidden(name: str, address: str, shown: str) -> None:
+    hide_proxies({name: address, "ADDRESS": "http://user:of-no-proxy@host"})
     assert redact(f"407: {shown} of-no-proxy") == f"407: {HIDDEN} of-no-proxy"
 
 
@@ -144,6 +146,7 @@ def test_the_shortest_secret_is_hidden_also_at_the_end_of_a_text(text: str) -> N
     ("secret", "shown"),
     [
         ("robot:planted-secret", "planted-secret"),
+        (" planted-secret ", "planted-secret"),
         ("robot:planted-secret", "Basic " + b64encode(b"robot:planted-secret").decode()),
         ("Bearer planted-token", "planted-token"),
         ("http://user:planted-word@proxy.example:3128", "planted-word"),
@@ -192,9 +195,9 @@ def test_what_was_obtained_is_forgotten_after_many_others_and_what_the_config_ha
     redaction = Redaction(most_obtained=2)
     redaction.hide("planted-in-config")
     for number in range(5):
-        redaction.hide_obtained(f"planted-token-{number}")
-    assert redaction.redact("planted-in-config planted-token-0") == f"{HIDDEN} planted-token-0"
-    assert redaction.redact("planted-token-3 planted-token-4") == f"{HIDDEN} {HIDDEN}"
+        redaction.hide_obtained(f"{number}-planted-token")
+    assert redaction.redact("planted-in-config 0-planted-token") == f"{HIDDEN} 0-planted-token"
+    assert redaction.redact("3-planted-token 4-planted-token") == f"{HIDDEN} {HIDDEN}"
 
 
 def test_what_is_too_short_to_be_looked_for_displaces_nothing() -> None:
@@ -208,8 +211,8 @@ def test_what_is_too_short_to_be_looked_for_displaces_nothing() -> None:
 def test_what_is_obtained_again_counts_as_new() -> None:
     redaction = Redaction(most_obtained=2)
     for number in (1, 2, 3, 1, 4, 5):
-        redaction.hide_obtained(f"planted-token-{number}")
-    assert redaction.redact("planted-token-1") == HIDDEN
+        redaction.hide_obtained(f"{number}-planted-token")
+    assert redaction.redact("1-planted-token") == HIDDEN
 
 
 def test_a_secret_is_hidden_before_a_text_is_cut_in_the_middle_of_it() -> None:
