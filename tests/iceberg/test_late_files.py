@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortField, SortOrder
@@ -21,7 +22,7 @@ from support.rows.staged_rows import WRITER, staged
 from support.snapshots import check_text
 from support.tables.altered_tables import ID, entries, filled_table, fit, rows, wanted
 from support.tables.local_tables import local_catalog
-from support.tables.planted_faults import do_first, plant
+from support.tables.planted_faults import do_first, plant, refuse
 
 QTY = NestedField(2, "qty", LongType())
 NOTE = NestedField(3, "note", StringType())
@@ -122,6 +123,16 @@ def test_the_files_that_did_not_land_are_collected(catalog: Catalog) -> None:
     fit(catalog, *AS_TEXT)
     commit_all_or_raise(catalog, [late])
     assert remove_task_orphans(catalog, PATH, WRITER, []) == 1
+    assert rows(catalog) == [row(2, "20")]
+
+
+def test_all_attempts_of_a_commit_use_the_same_converted_files(catalog: Catalog, tmp_path: Path) -> None:
+    filled_table(catalog, ID, QTY, NOTE)
+    late = staged(catalog, row(2, 20))
+    fit(catalog, *AS_TEXT)
+    plant(catalog, [refuse(CommitFailedException("another writer was faster"))])
+    commit_all_or_raise(catalog, [late])
+    assert len([*tmp_path.rglob("*.parquet")]) == 2, "the late file and the one it was converted into"
     assert rows(catalog) == [row(2, "20")]
 
 

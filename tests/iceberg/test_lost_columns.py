@@ -221,6 +221,16 @@ def test_rows_without_the_value_of_a_required_column_are_not_added(catalog: Cata
     assert rows(catalog) == [ROW]
 
 
+def test_rows_of_before_a_conversion_have_the_values_that_are_required_since(catalog: Catalog) -> None:
+    filled_table(catalog, ID, QTY, NOTE)
+    late = staged(catalog, ROW)
+    fit(catalog, wanted("id", LongType()), wanted("qty", StringType()), wanted("note", StringType()))
+    converted = catalog.load_table(PATH).schema().find_field("qty")
+    give(catalog, ID, converted.model_copy(update={"required": True}), NOTE)
+    commit_all_or_raise(catalog, [late])
+    assert rows(catalog) == [{**ROW, "qty": "10"}]
+
+
 def test_a_commit_does_not_look_for_keys_in_a_column_that_was_dropped_and_added_again(catalog: Catalog) -> None:
     """A rollback brings back rows whose values are in the dropped column. They would become second rows of their
     keys."""
