@@ -224,4 +224,4 @@ class _Done:
     path: TableIdentifier
     table: MaintainedTable | None
     errors: Sequence[str]
-    defect: Exception | None
+    defect: Exception | None = None
