@@ -1,9 +1,11 @@
-"""Spark's own writer puts rows into the partitions that the connector finds for them."""
+"""Spark's own writer puts rows into the partitions that the connector finds for them, and finds them there."""
 
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -11,7 +13,7 @@ from pyiceberg.conversions import to_bytes
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import parse_transform
+from pyiceberg.transforms import IdentityTransform, parse_transform
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -24,12 +26,15 @@ from pyiceberg.types import (
     PrimitiveType,
     StringType,
     TimestamptzType,
+    UUIDType,
 )
 
 from connector.encoding.runs.partition_values import PartitionKey, PartitionValues
 from connector.encoding.values.column_types import arrow_type_of
+from connector.iceberg.maintenance.rewrite_manifests import rewrite_manifests
 from connector.model import binding
 from connector.model.binding import Column
+from connector.model.table_identifier import TableIdentifier
 from support.engines.readers import readers_catalog
 from support.engines.spark_sql import SparkSql, spark_rows
 
@@ -65,6 +70,7 @@ EACH: Final = {
     "day": ("d", "ts"),
     "hour": ("ts",),
 }
+UUIDS: Final = [UUID(int=number) for number in (7, 2**127 - 1, 2**127, 2**128 - 1)]  # in the order of their bytes
 IDS: Final = {name: number for number, name in enumerate(TYPES, start=1)}
 COLUMNS: Final = [Column(name, name, IDS[name], type_, False) for name, type_ in TYPES.items()]
 
@@ -83,6 +89,29 @@ def test_spark_and_the_connector_agree_on_the_partition_of_each_row(tmp_path: Pa
         by_spark, by_connector = partitions(catalog.load_table(("shop", name)), transform)
         assert by_spark == by_connector, transform
         assert len(by_spark) == len(ROWS)
+
+
+def test_rows_of_partitions_by_uuids_are_found_after_their_manifests_were_rewritten(
+    tmp_path: Path, spark_reader: SparkSql, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    catalog, path = readers_catalog(tmp_path), TableIdentifier("shop", "orders")
+    catalog.create_namespace("shop")
+    schema = Schema(NestedField(1, "id", LongType()), NestedField(2, "part", UUIDType()))
+    catalog.create_table(
+        path, schema, partition_spec=PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+    )
+    name = "local.shop.orders"
+    spark_rows(
+        spark_reader, tmp_path, *(f"INSERT INTO {name} VALUES ({id_}, '{uuid}')" for id_, uuid in enumerate(UUIDS))
+    )
+    assert len(rewrite_manifests(catalog, path, None).replaced) == len(UUIDS)
+
+    conditions = [f"SELECT id FROM {{}} WHERE part = '{uuid}'" for uuid in UUIDS]
+    queries = [f"REFRESH TABLE {name}", *(each.format(name) for each in conditions)]
+    assert spark_rows(spark_reader, tmp_path, *queries)[1:] == [[{"id": id_}] for id_ in range(len(UUIDS))]
+    table = f"iceberg_scan('{catalog.load_table(path).metadata_location}')"
+    found = [duckdb_reader.sql(each.format(table)).fetchall() for each in conditions]
+    assert found == [[(id_,)] for id_ in range(len(UUIDS))]
 
 
 def spec_of(transform: str) -> PartitionSpec:

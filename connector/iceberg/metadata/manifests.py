@@ -36,7 +36,7 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from connector.encoding.live_rows.deletion_vectors import DeletionVector, FileId
 from connector.iceberg.metadata.avro_files import AVRO_COMPRESSION, AvroFileWriter, AvroSchema, read_records
-from connector.iceberg.metadata.partitions import include_both_zeros, name_in_avro
+from connector.iceberg.metadata.partitions import correct_summaries, name_in_avro
 from connector.iceberg.metadata.row_lineage import FILE_FIELDS, LIST_FIELDS, NEWEST_VERSION, assign_row_ids, number_rows
 from connector.storage.store_kinds import store_of
 
@@ -159,7 +159,8 @@ class ManifestWriter(ManifestWriterV2):
     def to_manifest_file(self) -> ManifestFile:
         """Return the manifest as a list of any version names it. Its rows have no ids yet."""
         manifest = super().to_manifest_file()
-        include_both_zeros(manifest.partitions or (), _partition_type(self._spec, self._schema))
+        partition_type = _partition_type(self._spec, self._schema)
+        manifest[_OF_SUMMARIES] = correct_summaries(manifest.partitions or [], partition_type)
         return ManifestFile(*(manifest[position] for position in range(len(manifest))), None)
 
     def __exit__(self, *raised: Any) -> None:

@@ -156,16 +156,24 @@ def name_in_avro(name: str) -> str:
     return "".join(each if each.isascii() else f"_x{ord(each):X}" for each in name)
 
 
-def include_both_zeros(summaries: Sequence[PartitionFieldSummary], partition_type: StructType) -> None:
-    """Let each bound that is -0.0 or 0.0 be the one of them that includes both, in place.
+def correct_summaries(
+    summaries: list[PartitionFieldSummary], partition_type: StructType
+) -> list[PartitionFieldSummary] | None:
+    """Return a manifest's summaries with bounds by which no reader skips a row, or None if there are no such bounds.
 
-    Iceberg orders -0.0 before 0.0. To PyIceberg they are equal, so that the first one in a manifest counts. Then Spark
-    would skip the manifest when it looks for the other one.
+    Iceberg orders -0.0 before 0.0. To PyIceberg they are equal, so that the first one in a manifest counts. So each
+    bound that is a zero becomes the one that includes both.
+
+    PyIceberg orders UUIDs by their bytes, and Iceberg for Java by two signed numbers. No bounds serve both, and a
+    summary without bounds says that all values are null.
     """
     for partition_field, summary in zip(partition_type.fields, summaries, strict=True):
+        if isinstance(partition_field.field_type, UUIDType):
+            return None
         if partition_field.field_type in _ZEROS:
             negative, positive = _ZEROS[partition_field.field_type]
             if summary.lower_bound == positive:
                 summary[_LOWER] = negative
             if summary.upper_bound == negative:
                 summary[_UPPER] = positive
+    return summaries
