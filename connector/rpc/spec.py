@@ -1,16 +1,18 @@
-"""Spec: describes the connector and its configs. Imports as little as possible, to answer at once."""
+"""Spec: describes the connector and its configs, as `spec.json` does. Imports as little as possible, to answer at once.
+
+A test compares the file with the schemas that configs are checked against, and writes it when they have changed.
+"""
 
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from connector.config.endpoint_config import ENDPOINT_SCHEMA
-from connector.config.resource_config import RESOURCE_SCHEMA
 from protocol import response
 
 # Flow's own documentation, for as long as the publisher of this connector names no other.
 FLOW_DOCUMENTATION: Final = "https://docs.estuary.dev/concepts/materialization/"
+DESCRIPTION: Final = Path(__file__).with_name("spec.json")
 ROOT: Final = Path(__file__).parents[2]  # a checkout, or the directory that the package is installed in
 URLS_TABLE: Final = "[project.urls]"
 URL_HEADER: Final = "Project-URL: Documentation, "
@@ -18,16 +20,18 @@ URL_HEADER: Final = "Project-URL: Documentation, "
 
 def spec() -> response.Spec:
     """Return the spec response."""
-    return response.Spec(
-        config_schema=ENDPOINT_SCHEMA,
-        resource_config_schema=RESOURCE_SCHEMA,
-        documentation_url=find_documentation_url(),
-    )
+    described = msgspec.json.decode(DESCRIPTION.read_bytes(), type=response.Spec)
+    return msgspec.structs.replace(described, documentation_url=find_documentation_url())
 
 
 def describe() -> str:
     """Return the spec response as indented JSON."""
-    return msgspec.json.format(msgspec.json.encode(spec()), indent=2).decode()
+    return indent(spec())
+
+
+def indent(answer: response.Spec) -> str:
+    """Return a spec response as indented JSON."""
+    return msgspec.json.format(msgspec.json.encode(answer), indent=2).decode()
 
 
 def find_documentation_url() -> str:
