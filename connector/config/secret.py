@@ -22,6 +22,7 @@ class Secret:
 
     def reveal(self) -> str:
         """Return the string itself, for the client that needs it."""
+        hide_obtained(self._value)  # again: while it is used, it is not forgotten for newer ones
         return self._value
 
     def __repr__(self) -> str:

@@ -6,11 +6,13 @@ from typing import Final
 
 import pytest
 
+from connector.config import secret
 from connector.config.endpoint_config import ENDPOINT_SCHEMA
 from connector.config.resource_config import RESOURCE_SCHEMA
+from connector.config.secret import Secret
 from connector.config.settings import parse_each
 from connector.host.errors import InvalidConfigError
-from connector.host.redaction import HIDDEN, redact
+from connector.host.redaction import HIDDEN, Redaction, redact
 from protocol.flow import Json
 
 # Of the names that schemas have patterns for.
@@ -96,3 +98,13 @@ def test_settings_of_spark_that_are_no_secret_can_be_read_in_errors() -> None:
     shown = {"spark.master": "spark://of-the-lake:7077", "spark.hadoop.a.credentials.provider": "org.example.Provider"}
     parse_each({"namespace": "ns", "catalog": {"catalog_type": "Local"}, "advanced": {"spark": shown}}, [])
     assert redact(" ".join(shown.values())) == " ".join(shown.values())
+
+
+def test_a_secret_that_is_in_use_is_not_forgotten_for_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    redaction = Redaction(most_obtained=2)
+    monkeypatch.setattr(secret, "hide_obtained", redaction.hide_obtained)
+    used = Secret("planted-token")
+    for number in range(5):
+        Secret(f"{number}-planted-token")
+        used.reveal()
+    assert redaction.redact("planted-token") == HIDDEN
