@@ -1,18 +1,20 @@
 """A database that takes requests and does not answer them, such as one whose COMMIT waits for a lost standby."""
 
+import os
 import socket
 import struct
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Final
 
 import pytest
+from psycopg import connect
 
 from connector.config.catalog import SqlCatalog
 from connector.host.errors import RetryableError
 from connector.iceberg.catalogs import sql_time_limits
-from connector.iceberg.catalogs.sql import open_sql, translate_errors
+from connector.iceberg.catalogs.sql import _url, open_sql, translate_errors
 from support.snapshots import check_text
 
 TLS: Final = (80877103, 80877104)  # what a client asks first, for TLS and for Kerberos
@@ -57,6 +59,18 @@ def address() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         threading.Thread(target=_serve, args=(listener,), daemon=True).start()
         yield f"127.0.0.1:{listener.getsockname()[1]}"
+
+
+def test_an_idle_connection_is_probed_each_half_minute(address: str) -> None:
+    """Otherwise a gateway may forget it between two commits, and the next one waits a minute."""
+    catalog = SqlCatalog(uri=f"postgresql://lake@{address}/lake", password=None, name="lake")
+    address_and_limits = _url(catalog).set(drivername="postgresql").render_as_string(hide_password=False)
+    options = socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT
+    with (
+        closing(connect(address_and_limits)) as connection,
+        socket.socket(fileno=os.dup(connection.fileno())) as same,
+    ):
+        assert [same.getsockopt(socket.IPPROTO_TCP, each) for each in options] == [30, 10, 3, 60_000]
 
 
 def test_a_database_that_is_silent_is_not_waited_for_without_limit(

@@ -37,8 +37,15 @@ KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is 
 DRIVER: Final = "postgresql+limited"
 registry.register("postgresql.limited", "connector.iceberg.catalogs.sql_time_limits", "_TimeLimitedDialect")
 STRICTEST: Final = "verify-full"
-# For a server that stops answering. The first is in seconds, the other in milliseconds.
-TIME_LIMITS: Final = {"connect_timeout": "10", "tcp_user_timeout": "60000"}
+# For a server that stops answering, and for a gateway that forgets idle connections without a word. All are in seconds,
+# but for one in milliseconds.
+TIME_LIMITS: Final = {
+    "connect_timeout": "10",
+    "tcp_user_timeout": "60000",
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+}
 
 
 class SqlTables(RegisteredTables, SqlCatalog):
