@@ -1,14 +1,18 @@
 """Delete files stay few, and what is deleted stays deleted: as other engines read it, and as the summaries count it."""
 
 import threading
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from cachetools import LRUCache
 from pyiceberg.catalog import Catalog
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestContent, ManifestEntry, ManifestFile
 
+from connector.encoding.live_rows import deleted_rows
 from connector.encoding.live_rows.deleted_rows import read_deleted_rows, remember_deleted_rows
 from connector.host.errors import RetryableError, UserError
 from connector.iceberg.commits import delete_files, delete_merging
@@ -142,6 +146,19 @@ def test_delete_files_that_this_process_has_written_take_little_memory(catalog: 
     kept = [path for path in written if is_remembered(io, path)]
     assert kept == written[-len(kept) :]
     assert 10 < len(kept) < 100
+
+
+def test_delete_files_of_few_rows_take_no_more_memory_than_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    cache = LRUCache[Any, Any](deleted_rows._WRITTEN, getsizeof=deleted_rows._size_of)
+    monkeypatch.setattr(deleted_rows, "_written", cache)
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            directory = f"s3://lake/warehouse/shop.db/orders/data/{number:064}"
+            remember_deleted_rows(f"{directory}-deletes.parquet", {f"{directory}.parquet": np.arange(1)})
+        assert tracemalloc.get_traced_memory()[0] < cache.currsize < deleted_rows._WRITTEN
+    finally:
+        tracemalloc.stop()
 
 
 def is_remembered(io: FileIO, path: str) -> bool:

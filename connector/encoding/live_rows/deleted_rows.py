@@ -17,11 +17,12 @@ _READ: Final = 32 << 20  # bytes in each process
 _WRITTEN: Final = 4 << 20  # bytes: what the newest commits have written, which the next ones may replace
 _NAMED: Final = 8 << 20  # bytes: the data files of which the delete files delete rows
 _LITTLE: Final = 64 << 10  # bytes
-_PATH_SIZE: Final = 256  # bytes of memory that the path of a data file takes with its place, about
+_ENTRY_SIZE: Final = 750  # bytes of memory that an entry of a cache takes, about: its key, its mapping
+_PATH_SIZE: Final = 400  # bytes of memory that the path of a data file takes with its place, about
 
 
 def _size_of(rows: Mapping[str, Positions]) -> int:
-    return sum(_PATH_SIZE + positions.nbytes for positions in rows.values())
+    return _ENTRY_SIZE + sum(_PATH_SIZE + positions.nbytes for positions in rows.values())
 
 
 class _Reading:
