@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 from msgspec.structs import replace
 from pyiceberg.transforms import parse_transform
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, TimestamptzNanoType
 
 from connector.config.terms import (
     IDENTITY,
@@ -139,8 +139,8 @@ def _find_problems(setting: str, found: Iterable[_FoundTerm], sources: Sequence[
             )
         elif source.obstacle:
             yield f"{setting} names the field {source.field!r}, which has no column: {source.obstacle}"
-        elif source.type and not _can_transform(term.transform, source.type):
-            allowed = ", ".join(each for each in SHOWN_TRANSFORMS if each != VOID and _can_transform(each, source.type))
+        elif source.type and term.transform not in (possible := _list_transforms(setting, source.type)):
+            allowed = ", ".join(each for each in possible if each != VOID)
             yield (
                 f"{setting} has {term}, but the column of {source.field!r} is of type {source.type}, to which "
                 f"{term.transform} does not apply. The transforms for this type are {allowed}."
@@ -164,9 +164,14 @@ def _propose(name: str, sources: Sequence[Source]) -> str:
             return f"Its fields are {', '.join(map(repr, fields[:SHOWN_FIELDS]))}{more}."
 
 
-def _can_transform(transform: str, column_type: IcebergType) -> bool:
-    if transform == VOID:
-        return True
+def _list_transforms(setting: str, column_type: IcebergType) -> list[str]:
+    return [each for each in SHOWN_TRANSFORMS if each == VOID or _can_transform(setting, each, column_type)]
+
+
+def _can_transform(setting: str, transform: str, column_type: IcebergType) -> bool:
+    # PyIceberg would write the values of such partitions to manifests, and then refuse to read these.
+    if setting == PARTITION_BY and transform == IDENTITY and isinstance(column_type, TimestamptzNanoType):
+        return False
     metadata_text = f"{transform}[1]" if transform in TRANSFORMS_WITH_WIDTH else transform
     return parse_transform(metadata_text).can_transform(column_type)
 

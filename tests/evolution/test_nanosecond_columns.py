@@ -3,15 +3,31 @@
 from functools import partial
 from typing import Any
 
+import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.types import IcebergType, LongType, PrimitiveType, StringType, TimestamptzNanoType, TimestamptzType
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    IcebergType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestamptzNanoType,
+    TimestamptzType,
+)
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from connector.config.terms import parse_partition_by, parse_sort_by
+from connector.evolution.arrangement_terms import ArrangementTerms
+from connector.evolution.binding_settings import BindingSettings
 from connector.evolution.plan_changes import plan_changes
 from connector.evolution.target import NewColumn, Target
 from connector.evolution.type_changes import TypeChange, find_type_change
+from connector.host.errors import UserError
 from connector.iceberg.perform_changes import evolve
 from connector.model.table_identifier import Owner, TableIdentifier
 from support.bindings import MATERIALIZATION
+from support.snapshots import check_text
 from support.tables.local_tables import alterer
 
 PATH = TableIdentifier("shop", "events")
@@ -61,6 +77,25 @@ def test_a_new_table_of_version_2_has_microseconds_also_in_the_place_of_one_of_v
     backfill: dict[str, Any] = {"owner": V1, "replaces": True, "always_drops": True}
     assert fit(catalog, "at", keeps_nanoseconds=True, format_version=2, **backfill) == {"at": MICROS}
     assert catalog.load_table(PATH).metadata.format_version == 2
+
+
+def test_a_table_cannot_be_partitioned_by_nanoseconds_themselves(catalog: Catalog) -> None:
+    """PyIceberg writes the values of such partitions to manifests that it does not read."""
+    by_time, sorted_by_time = parse_partition_by("at"), parse_sort_by("at")
+    settings = BindingSettings(arrangement=ArrangementTerms(by_time, sorted_by_time))
+    with pytest.raises(UserError) as refused:
+        fit(catalog, "at", keeps_nanoseconds=True, format_version=3, settings=settings)
+    check_text("apply_errors", "a partition by nanoseconds", str(refused.value))
+    settings = BindingSettings(arrangement=ArrangementTerms(parse_partition_by("hour(at)"), sorted_by_time))
+    assert fit(catalog, "at", keeps_nanoseconds=True, format_version=3, settings=settings) == {"at": NANOS}
+
+
+def test_pyiceberg_still_does_not_read_nanoseconds_in_manifests() -> None:
+    """Once it does, tables can be partitioned by them."""
+    schema = Schema(NestedField(1, "at", NANOS, required=True))
+    written: Any = AvroSchemaConversion().iceberg_to_avro(schema, "manifest")
+    with pytest.raises(ValueError, match="timestamp-nanos"):
+        AvroSchemaConversion().avro_to_iceberg(written)
 
 
 def test_text_in_the_place_of_nanoseconds_is_a_new_column(catalog: Catalog) -> None:
