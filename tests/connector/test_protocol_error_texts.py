@@ -30,7 +30,8 @@ from support.snapshots import check_text
 
 SPEC: Final = b'{"spec":{}}\n'
 
-LOCAL: Final = {"namespace": "shop", "catalog": {"catalog_type": "Local"}}
+WAREHOUSE: Final = "/a/directory/of/the/test"
+LOCAL: Final = {"namespace": "shop", "catalog": {"catalog_type": "Local", "warehouse": WAREHOUSE}}
 BINDING: Final = {
     "resourceConfig": {"table": "orders"},
     "resourcePath": ["shop", "orders"],
@@ -76,7 +77,7 @@ def test_what_is_wrong_with_the_input_is_said_by_line(name: str, tmp_path: Path)
 
 
 def complaint(lines: Sequence[bytes], directory: Path) -> str:
-    (directory / "stdin").write_bytes(b"".join(lines))
+    (directory / "stdin").write_bytes(b"".join(lines).replace(WAREHOUSE.encode(), bytes(directory)))
     stdin, stdout = os.open(directory / "stdin", os.O_RDONLY), os.open(directory / "stdout", os.O_WRONLY | os.O_CREAT)
     reader = RequestReader(stdin)
     with pytest.raises(ProtocolError) as error:
