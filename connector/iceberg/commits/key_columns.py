@@ -45,7 +45,7 @@ def check_key_columns(table: Table, writer: WriterId, generation: str, binding: 
 
     What another key had does not count: it is changed on purpose.
     """
-    recorded = _read(table, _property_name(writer))
+    recorded = _read_recorded(table, writer)
     if recorded is None or recorded.generation != generation:
         return
     assert binding.updates, "a binding with delta updates has no keys to find"
@@ -69,7 +69,7 @@ def find_inexact_parts(table: Table, writer: WriterId, generation: str, columns:
     """
     if not has_rows(table):
         return set()
-    recorded = _read(table, _property_name(writer))
+    recorded = _read_recorded(table, writer)
     if recorded and recorded.generation == generation and recorded.inexact is not None:
         return {*recorded.inexact, *(columns.keys() - recorded.columns.keys())}
     texts = {column.field_id for column in table.schema().fields if column.field_type == StringType()}
@@ -80,7 +80,8 @@ def _property_name(writer: WriterId) -> str:
     return f"{KEY_COLUMNS_PREFIX}{fence.materialization_hash(writer.materialization)}"
 
 
-def _read(table: Table, name: str) -> KeyColumns | None:
+def _read_recorded(table: Table, writer: WriterId) -> KeyColumns | None:
+    name = _property_name(writer)
     text = table.properties.get(name)
     if text is None:
         return None
