@@ -1,8 +1,7 @@
 """Validate: checks the config, answers with a constraint for every field, and checks that each table may be used."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final
+from collections.abc import Iterable, Iterator, Mapping
 
 from connector.checks.endpoint import survey
 from connector.config.catalog import GlueCatalog, S3TablesCatalog
@@ -17,14 +16,13 @@ from connector.evolution.existing_table import CatalogEntry
 from connector.evolution.field_config import change_case, list_selected_fields, parse_field_configs
 from connector.evolution.refusals import ChangeRules
 from connector.host.errors import InvalidConfigError, UserError, join_errors
+from connector.host.logs import name_some
 from connector.model.table_identifier import TableIdentifier
 from connector.rpc.proposals import Proposal, find_confused_tables, find_property_problems, propose
 from protocol import request, response
 from protocol.flow import Constraint, ConstraintType, ValidateBinding
 
 log = logging.getLogger(__name__)
-
-SHOWN_NAMES: Final = 5
 
 
 def validate(message: request.Validate) -> response.Validated:
@@ -104,7 +102,7 @@ def _warn_of_capitals(proposal: Proposal, names: Iterable[str]) -> None:
             "Lake Formation and Athena support lower case only. Set /advanced/field_name_case to %s, or give the "
             'fields other columns with {"column": "…"} in their field config.',
             proposal.path,
-            _show_some(with_capitals),
+            name_some(with_capitals),
             NameCase.LOWERCASE,
         )
 
@@ -115,7 +113,7 @@ def _warn_of_repeated_rows(
     """Warn of rows that a task which was deleted and created again adds a second time. Rows come with a session, and it
     opens after the publication. So a task that is published for the first time has none."""
     paths = [
-        proposal.path
+        str(proposal.path)
         for proposal in proposals
         if isinstance(entry := all_found[proposal.path], CatalogEntry)
         and (table := entry.table)
@@ -129,13 +127,9 @@ def _warn_of_repeated_rows(
             "its collections from the beginning, and these rows are added a second time. To have each row once, drop "
             "the tables or choose other table names. Or, after this publication, increment the backfill of their "
             "bindings, which replaces all rows unless the feature flag %s is on.",
-            _show_some(paths),
+            name_some(paths),
             RETAIN_EXISTING_DATA,
         )
-
-
-def _show_some(things: Sequence[object]) -> str:
-    return ", ".join(map(str, things[:SHOWN_NAMES])) + (", …" if len(things) > SHOWN_NAMES else "")
 
 
 def _warn_of_lost_fields(proposal: Proposal, constraints: Mapping[str, Constraint]) -> None:

@@ -11,8 +11,9 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 
 from connector.host.errors import UserError
+from connector.host.logs import MOST_NAMES
 from connector.model.table_identifier import OWNER_PROPERTY, Owner
-from connector.rpc.validate import SHOWN_NAMES, validate
+from connector.rpc.validate import validate
 from protocol import request, response
 from protocol.flow import (
     Collection,
@@ -418,7 +419,7 @@ def test_a_task_that_begins_with_rows_of_its_own_is_told_that_it_adds_them_again
 ) -> None:
     """A task that was deleted and created again: Flow has no last materialization, and no state."""
     catalog, owner = local_catalog(tmp_path), {OWNER_PROPERTY: Owner(MATERIALIZATION, "").encode()}
-    names = [f"orders_{number}" for number in range(SHOWN_NAMES + 1)]
+    names = [f"orders_{number}" for number in range(MOST_NAMES + 1)]
     schema = Schema(*ID_ONLY.fields, NestedField(2, "flow_document", StringType()))
     for name in names:
         rows = pa.table({"id": [1], "flow_document": ["{}"]}, schema.as_arrow())
