@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from protocol.flow import Collection, Json, Materialization, Range, ValidateBinding
+from protocol.flow import WHOLE_RANGE, Collection, Json, Materialization, Range, ValidateBinding
 
 OFFSET: Final = re.compile("[0-9]{1,18}")  # of a checkpoint: 64-bit integers may be strings
 
@@ -48,6 +48,11 @@ class Open(msgspec.Struct, frozen=True, rename="camel"):
     version: str = ""
     range: Range | None = None
     state: Json = None
+
+    @property
+    def shard_range(self) -> Range:
+        """The range of the shard. A task that has one shard may leave it out."""
+        return self.range or WHOLE_RANGE
 
 
 class Acknowledge(msgspec.Struct, frozen=True, rename="camel"):

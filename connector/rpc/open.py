@@ -65,7 +65,7 @@ def start_session(tables: "OpenedTables", interrupt: Callable[[Exception], None]
 
 def _log_opening(message: request.Open) -> None:
     """Log which connector opens which task: what comes next, errors too, may be all that is left of a session."""
-    task, key_range = message.materialization, (message.range or WHOLE_RANGE).key_range
+    task, key_range = message.materialization, message.shard_range.key_range
     revision = os.environ.get(REVISION_VARIABLE, "")
     log.info(
         "materialize-iceberg %s opens the task %s%s, with %d binding(s)",
@@ -90,5 +90,4 @@ def _publish_metrics(config: "EndpointConfig", message: request.Open) -> Abstrac
     # Imported here: a session without metrics does not load the client of Prometheus.
     from connector.metrics.publishing import publish_metrics
 
-    key_range = (message.range or WHOLE_RANGE).key_range
-    return publish_metrics(config.advanced.metrics, message.materialization.name, key_range)
+    return publish_metrics(config.advanced.metrics, message.materialization.name, message.shard_range.key_range)

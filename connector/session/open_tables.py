@@ -106,7 +106,7 @@ def _make_settings(resource: ResourceConfig, config: EndpointConfig) -> RowSetti
 
 
 def _check_key_range(message: request.Open) -> str:
-    held = WHOLE_RANGE if message.range is None else message.range
+    held = message.shard_range
     if not 0 <= held.key_begin <= held.key_end <= KEY_END:
         raise ProtocolError(
             f"the key range of open begins with {held.key_begin} and ends with {held.key_end}: expected two numbers of "
