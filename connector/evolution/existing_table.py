@@ -36,7 +36,8 @@ class ExistingTable:
     fixed_types: tuple[IcebergType, ...] = ()
     format_version: int = FORMAT_VERSIONS[0]
     properties: Mapping[str, str] = field(default_factory=dict)
-    # The materialization for which Estuary's S3 Iceberg connector has written it, if no other one has.
+    # The materialization for which Estuary's S3 Iceberg connector has written it, if no other one has, and it has no
+    # owner.
     taken_over: str | None = None
     location: str | None = None  # of its files; None: the kind of store is not checked
 
@@ -51,7 +52,7 @@ class ExistingTable:
 
     def has_rows_of(self, materialization: str) -> bool:
         """Whether its rows are that materialization's, also if Estuary's S3 Iceberg connector has written them."""
-        return self.is_of(materialization) or (self.owner is None and self.taken_over == materialization)
+        return self.is_of(materialization) or self.taken_over == materialization
 
     def generation_of(self, materialization: str) -> Generation:
         """The generation that a materialization's staged commits must have."""

@@ -91,7 +91,7 @@ class ChangeRules:
     @property
     def is_taken_over(self) -> bool:
         """Whether Estuary's S3 Iceberg connector has made the table for the task."""
-        return self.table.owner is None and self.table.taken_over == self.materialization
+        return self.table.taken_over == self.materialization
 
     @property
     def _is_awaited(self) -> bool:

@@ -95,6 +95,7 @@ def describe_found(
     if table is None:
         return CatalogEntry(catalog.namespace_exists(path.namespace), None)
     check_table_properties(table)
+    owner = Owner.of(table.properties)
     generation = find_generation(table, task)
     # Without the columns of a backfill, which another program has removed, another backfill can still begin.
     is_lost = generation.is_awaited and generation.schema_id not in table.schemas()
@@ -104,7 +105,7 @@ def describe_found(
         table=ExistingTable(
             schema=task_table.schema(),
             uuid=str(table.metadata.table_uuid),
-            owner=Owner.of(table.properties),
+            owner=owner,
             has_rows=has_rows(task_table),
             needs_snapshot=needs_snapshot(table),
             generation=Generation.recorded(table.properties),
@@ -116,7 +117,7 @@ def describe_found(
             current_ids=frozenset(column.field_id for column in table.schema().fields),
             partition_fields={each.name: each.source_id for spec in table.specs().values() for each in spec.fields},
             properties=table.properties,
-            taken_over=_find_estuary_task(table.properties),
+            taken_over=None if owner else _find_estuary_task(table.properties),
             location=table.location(),
         ),
     )
