@@ -154,11 +154,8 @@ def open_glue(
             params.setdefault("CatalogId", catalog.glue_id)
 
         client.meta.events.register("provide-client-params.glue", add_catalog_id)
-    return _GlueCatalog(credentials, client, {**file_addresses, **_own(catalog)})
-
-
-def _own(catalog: catalog_config.GlueCatalog) -> dict[str, str]:
-    return {name: value for name, value in catalog.properties.items() if name in GLUE_PROPERTIES}
+    properties = {name: value for name, value in catalog.properties.items() if name in GLUE_PROPERTIES}
+    return _GlueCatalog(credentials, client, {**file_addresses, **properties})
 
 
 def translate_errors(region: str) -> AbstractContextManager[None]:
