@@ -78,13 +78,14 @@ def test_consecutive_rows_take_few_bytes(written: list[WrittenVector]) -> None:
     assert written[1].size < 100
 
 
-@pytest.mark.parametrize("damage", ["truncated", "changed", "no magic", "no bitmap"])
+@pytest.mark.parametrize("damage", ["truncated", "changed", "another length", "no magic", "no bitmap"])
 def test_a_damaged_vector_is_refused(tmp_path: Path, written: list[WrittenVector], damage: str) -> None:
     vector, file = written[0].vector, stored(tmp_path)
     content = file[vector.offset + 4 : vector.offset + vector.size - 4]
     other = {
         "truncated": None,
         "changed": content[:-1] + b"\xff",
+        "another length": content,
         "no magic": b"none" + content[4:],
         "no bitmap": content[:12] + b"\xff" * (len(content) - 12),
     }[damage]
@@ -92,7 +93,7 @@ def test_a_damaged_vector_is_refused(tmp_path: Path, written: list[WrittenVector
         damaged = file[: vector.offset + vector.size - 1]
     else:
         check = crc32(content if damage == "changed" else other)
-        blob = len(other).to_bytes(4, "big") + other + check.to_bytes(4, "big")
+        blob = (len(other) + (damage == "another length")).to_bytes(4, "big") + other + check.to_bytes(4, "big")
         damaged = file[: vector.offset] + blob + file[vector.offset + vector.size :]
     (tmp_path / "deletes.puffin").write_bytes(damaged)
     with pytest.raises(UserError) as error:

@@ -92,9 +92,7 @@ def read_deletion_vector(io: FileIO, vector: DeletionVector) -> Positions:
         stream.seek(vector.offset)
         blob = stream.read(vector.size)
     content = blob[_FRAME.size : -_FRAME.size]
-    frame = _FRAME.pack(len(content)), _FRAME.pack(crc32(content))
-    is_whole = len(blob) == vector.size and (blob[: _FRAME.size], blob[-_FRAME.size :]) == frame
-    if not is_whole or not content.startswith(_VECTOR_MAGIC):
+    if blob != _frame(content) or not content.startswith(_VECTOR_MAGIC):
         raise _explain_broken(vector)
     try:
         bitmap = BitMap64.deserialize(content[len(_VECTOR_MAGIC) :])
@@ -112,7 +110,10 @@ def _make_bitmap(positions: Positions) -> BitMap64:
 
 def _encode(bitmap: BitMap64) -> bytes:
     bitmap.run_optimize()
-    content = _VECTOR_MAGIC + bitmap.serialize()
+    return _frame(_VECTOR_MAGIC + bitmap.serialize())
+
+
+def _frame(content: bytes) -> bytes:
     return _FRAME.pack(len(content)) + content + _FRAME.pack(crc32(content))
 
 
