@@ -238,6 +238,18 @@ def test_files_of_other_writers_are_read(tmp_path: Path, with_ids: bool) -> None
     assert read(f"file://{tmp_path}/other.parquet") == [("b", 3), ("a", 1)]
 
 
+def test_columns_with_ids_are_found_by_them_whatever_their_names(tmp_path: Path) -> None:
+    rows = {"pos": [7], "file_path": ["b"], "where": [3], "which": ["a"]}
+    ids = [b"1", b"2", IDS["pos"], IDS["file_path"]]
+    fields = [
+        field.with_metadata({b"PARQUET:field_id": number})
+        for field, number in zip(pa.table(rows).schema, ids, strict=True)
+    ]
+    pq.write_table(pa.table(rows, pa.schema(fields)), tmp_path / "other.parquet")
+
+    assert read(f"file://{tmp_path}/other.parquet") == [("a", 3)]
+
+
 def test_positions_are_grouped_by_their_data_files(tmp_path: Path) -> None:
     rows = read_position_deletes(PyArrowFileIO(), write(tmp_path, [("b", 7), ("a", 9), ("b", 2)]).path)
     assert {path: positions.tolist() for path, positions in group_by_file(rows)} == {"a": [9], "b": [2, 7]}

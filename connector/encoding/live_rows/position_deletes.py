@@ -90,7 +90,7 @@ def _read(content: bytes, path: str) -> pa.Table:
     schema = pq.read_schema(pa.BufferReader(content))
     names = {name: _name(schema, name, number, path) for name, number in _IDS.items()}
     file = pq.ParquetFile(pa.BufferReader(content), read_dictionary=[names["file_path"]])
-    rows = file.read(columns=[*names.values()]).select([*names.values()])
+    rows = file.read(columns=[*names.values()])
     return rows.rename_columns([*names]).cast(pa.schema({"file_path": _PATHS, "pos": pa.int64()})).unify_dictionaries()
 
 
