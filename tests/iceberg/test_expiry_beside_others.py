@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitStateUnknownException, ServiceUnavailableError
+from pyiceberg.exceptions import CommitStateUnknownException, ForbiddenError, ServiceUnavailableError
 from pyiceberg.table.refs import SnapshotRefType
 
+from connector.host.errors import UserError
 from connector.host.logs import FIELDS
 from connector.iceberg.commits.snapshot import SnapshotWriter
 from connector.iceberg.maintenance.expire_snapshots import expire_snapshots
@@ -114,6 +115,14 @@ def test_a_lost_answer_is_looked_for_in_the_table(catalog: Catalog, landed: bool
     assert (expire_snapshots(catalog, PATH) > 0) is landed
     assert (left(catalog) < before) is landed
     assert left(catalog) == referred_to(catalog)
+
+
+def test_an_expiry_that_the_catalog_refuses_for_good_is_an_error(catalog: Catalog) -> None:
+    for number in range(3):
+        land(catalog, number)
+    plant(catalog, [refuse(ForbiddenError("not allowed"))])
+    with pytest.raises(UserError, match="forbids a commit to expire snapshots"):
+        expire_snapshots(catalog, PATH)
 
 
 def test_an_expiry_that_was_not_committed_is_not_told_as_done(

@@ -202,6 +202,15 @@ def test_a_refusal_says_what_to_do(
     assert len(manifests(catalog)) == 2
 
 
+def test_what_the_catalog_refuses_is_not_sent_again(catalog: Catalog) -> None:
+    for number in range(2):
+        land(catalog, number, path=PATH)
+    plant(catalog, [refuse(ForbiddenError("not allowed"))])
+    with pytest.raises(UserError):
+        rewrite_manifests(catalog, PATH, OWNER)
+    assert len(manifests(catalog)) == 2
+
+
 @pytest.mark.catalog
 def test_a_commit_in_between_loses_nothing_on_a_rest_catalog(rest_catalog: RestCatalogServer) -> None:
     """Its server keeps what a commit does not assert, and takes everything else."""
