@@ -23,6 +23,7 @@ from connector.host.logs import FIELDS
 from connector.host.threads import AT_ONCE
 from connector.iceberg.commits import commit, retry_commits
 from connector.iceberg.commits.commit_outcomes import Committed, Failed
+from connector.iceberg.commits.snapshot import SnapshotWriters
 from connector.iceberg.fences import fence
 from connector.model.table_identifier import TableIdentifier
 from connector.storage.file_io import WrittenFile
@@ -65,6 +66,19 @@ def test_rows_and_fence_become_visible_in_one_snapshot(catalog: Catalog) -> None
     assert snapshot.summary
     assert snapshot.summary["flow.fence"] == staged.next
     assert snapshot.summary["total-records"] == "2"
+
+
+def test_a_table_is_locked_until_its_outcome_is_told(catalog: Catalog) -> None:
+    """Otherwise the session's maintenance would make its commits fail."""
+    writers, held = SnapshotWriters(), list[bool]()
+
+    def note(*_: object) -> None:
+        held.append(writers.locks.of(PATH).locked())
+
+    plant(catalog, [do_first(note)])
+    commit.try_commits(catalog, [stage_ids(catalog, [1])], writers=writers, tell=note)
+    assert held == [True, True]
+    assert not writers.locks.of(PATH).locked()
 
 
 def test_a_debug_record_has_the_fence_values_of_each_commit(catalog: Catalog, caplog: pytest.LogCaptureFixture) -> None:

@@ -101,7 +101,8 @@ def test_files_that_could_not_be_found_are_looked_for_again(catalog: Catalog, mo
 def _expire_unfound(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> UnfinishedExpiryError:
     """The files of the expired snapshots cannot be found meanwhile."""
 
-    def fail(*_: object) -> list[str]:
+    def fail(_: object, after: Table, *__: object) -> list[str]:
+        del after.io  # its credentials have expired by the next time
         raise OSError("503 SlowDown")
 
     with monkeypatch.context() as patch:
