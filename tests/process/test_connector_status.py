@@ -50,6 +50,7 @@ def test_it_says_what_the_task_does(tmp_path: Path) -> None:
     assert statuses(tmp_path)[7:] == [RUNNING], "a retry has committed the rows"
 
 
+@pytest.mark.slow  # two sessions, for a part of one record
 def test_it_says_that_a_backfill_awaits_its_first_rows(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, environment={"LOG_FORMAT": "json"})
     with runtime.open(publish=True) as session:

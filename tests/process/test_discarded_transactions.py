@@ -62,7 +62,13 @@ def end_by_a_signal(session: Session) -> Outcome:
 
 
 @pytest.mark.parametrize(
-    ("end", "status"), [(stop_at_an_invalid_value, 1), (end_by_a_signal, 128 + signal.SIGTERM), (Session.finish, 1)]
+    ("end", "status"),
+    [
+        (stop_at_an_invalid_value, 1),
+        (end_by_a_signal, 128 + signal.SIGTERM),
+        # tests/session/test_staged_transactions.py has this end of a transaction.
+        pytest.param(Session.finish, 1, marks=pytest.mark.slow),
+    ],
 )
 def test_a_transaction_that_is_not_staged_leaves_no_file(
     tmp_path: Path, end: Callable[[Session], Outcome], status: int

@@ -165,8 +165,8 @@ def commit_and_go_on(session: Session) -> None:
         pytest.param("java", JVM_ENDED, True, id="idle JVM", marks=pytest.mark.slow),
         pytest.param("java", JVM_ENDED, False, id="busy JVM"),
         pytest.param("pyspark.worker", WORKER_ENDED, False, id="busy worker"),
-        pytest.param("connector.spark.tasks.daemon", WORKER_ENDED, True, id="idle daemon"),
         # The workers end with their daemon.
+        pytest.param("connector.spark.tasks.daemon", WORKER_ENDED, True, id="idle daemon", marks=pytest.mark.slow),
         pytest.param("connector.spark.tasks.daemon", WORKER_ENDED, False, id="busy daemon", marks=pytest.mark.slow),
     ],
 )
@@ -211,6 +211,7 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+@pytest.mark.slow  # what is killed while it works is told above, and Spark replaces the others
 def test_a_worker_that_is_killed_while_idle_is_replaced_or_told(
     session: Session, mark: dict[str, str], tmp_path: Path
 ) -> None:

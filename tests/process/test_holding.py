@@ -48,7 +48,7 @@ def check_held(session: Session, times: int = 1) -> None:
     assert not session.connector.has_answered()
 
 
-@pytest.mark.parametrize("is_on_v2", [True, False])
+@pytest.mark.parametrize("is_on_v2", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_nothing_is_held_while_the_runtime_itself_commits_by_a_schedule(tmp_path: Path, *, is_on_v2: bool) -> None:
     """The schedule of a task has no effect in Flow's V1 runtime."""
     runtime = Runtime(tmp_path, config={**CONFIG, **INTERVAL}, shards_share_state=is_on_v2)

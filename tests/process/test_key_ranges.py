@@ -17,7 +17,10 @@ RIGHT = {"keyBegin": 0x80000000, "keyEnd": 0xFFFFFFFF, "rClockEnd": 0xFFFFFFFF}
 
 @pytest.mark.parametrize(
     ("held", "part"),
-    [(LEFT, "a part of the keys"), ({"keyEnd": 0xFFFFFFFF, "rClockEnd": 0x7FFFFFFF}, "a part of the r-clock")],
+    [
+        (LEFT, "a part of the keys"),
+        pytest.param({"keyEnd": 0xFFFFFFFF, "rClockEnd": 0x7FFFFFFF}, "a part of the r-clock", marks=pytest.mark.slow),
+    ],
 )
 def test_a_part_of_the_range_is_refused_where_each_shard_keeps_a_state_of_its_own(
     tmp_path: Path, held: Any, part: str

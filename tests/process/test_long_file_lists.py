@@ -47,6 +47,7 @@ def test_a_list_too_long_for_the_state_is_followed_by_the_successor_and_then_del
         assert wait_until(lambda: lists(tmp_path) == [])
 
 
+@pytest.mark.slow  # tests/spark/test_write_job.py has the rooms
 def test_a_shard_with_few_keys_has_little_room_for_lists_in_the_state(tmp_path: Path) -> None:
     """All shards share the state. Each of the two lists is short enough by itself."""
     runtime = Runtime(tmp_path, [wide(1000), wide(1000, "visits")], shards_share_state=True)

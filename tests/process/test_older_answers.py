@@ -62,6 +62,7 @@ def open_on_older(runtime: Runtime) -> Iterator[Session]:
         yield session
 
 
+@pytest.mark.slow  # tests/session/test_restored_tables.py binds this table again
 def test_the_first_session_after_a_backfill_begins_with_the_table_that_the_backfill_has_left(tmp_path: Path) -> None:
     """What it staged for the table of before could not be added."""
     runtime = Runtime(tmp_path, (replace(USERS, settings={}),))

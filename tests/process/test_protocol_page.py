@@ -60,6 +60,7 @@ def test_the_lines_of_the_page_get_the_answers_of_the_page(tmp_path: Path) -> No
     assert rows_in(tmp_path) == [{"id": 1, "text": "hello"}]
 
 
+@pytest.mark.slow  # test_recovery.py does the same by other means
 def test_a_session_that_ends_too_early_is_finished_as_the_page_says(tmp_path: Path) -> None:
     _, apply, opening, acknowledge, flush, store, start_commit, _ = (request for request, _ in exchanges())
     with ConnectorProcess(tmp_path) as connector:

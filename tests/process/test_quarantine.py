@@ -87,6 +87,7 @@ def check_records(log: Path) -> None:
     ]
 
 
+@pytest.mark.slow  # tests/session/test_staged_transactions.py has the ratio, and the error
 def test_too_many_rejected_rows_stop_the_task_and_none_of_the_transaction_lands(
     runtime: Runtime, tmp_path: Path
 ) -> None:

@@ -123,6 +123,7 @@ def give_the_rows_up(shop: Shop) -> None:
     reset(shop.place("journal"), ("shop%2Fjournal.v0", WHOLE), Decision.SKIP, "a backup", is_confirmed=True)
 
 
+@pytest.mark.slow  # tests/session/test_restored_tables.py compares the same tables without a process
 def test_rows_that_are_staged_on_lost_ones_are_not_added_without_these(shop: Shop) -> None:
     with shop.opened() as session:
         shop.day(session, 2)
@@ -155,6 +156,7 @@ def test_a_backfill_replaces_the_older_table(shop: Shop) -> None:
     assert shop.ids() == [1, 2, 3, 4]
 
 
+@pytest.mark.slow  # so does this, in four sessions
 def test_a_copy_of_before_a_backfill_is_noticed(shop: Shop) -> None:
     with shop.opened() as session:
         assert session.finish().status == 0

@@ -35,6 +35,7 @@ def table(directory: Path, name: str) -> Table:
     return readers_catalog(directory / "warehouse").load_table(f"shop.{name}")
 
 
+@pytest.mark.slow  # the next test kills a process, too, and tests/iceberg appends rows with ids
 def test_each_row_has_one_id_and_is_there_once(tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection) -> None:
     runtime = Runtime(tmp_path, LEDGERS, {**CONFIG, "advanced": {"format_version": 3}})
     with runtime.open(publish=True) as session:

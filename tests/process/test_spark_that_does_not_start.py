@@ -14,7 +14,8 @@ pytestmark = pytest.mark.spark
 @pytest.mark.parametrize(
     ("setting", "value", "cause"),
     [
-        ("spark.master", "nowhere", "'nowhere', which is no master of Spark"),
+        # tests/spark has the errors of settings.
+        pytest.param("spark.master", "nowhere", "'nowhere', which is no master of Spark", marks=pytest.mark.slow),
         ("spark.master", "spark://127.0.0.1:1", r"no Spark master of spark://127\.0\.0\.1:1 can be reached .*refused"),
         ("spark.driver.memory", "1m", "Too small maximum heap"),  # the JVM ends
         ("spark.driver.memory", "400m", "System memory .* must be at least"),  # refused by the JVM, which lives on

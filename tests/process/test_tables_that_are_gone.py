@@ -54,7 +54,11 @@ def test_the_table_is_brought_back_and_has_its_rows_once(tmp_path: Path) -> None
     shop.lands(3)
     assert shop.ids() == [1, 2, 3]
 
-    # Nothing is staged for it now.
+
+@pytest.mark.slow  # four sessions: tests/iceberg/test_bound_table.py has the error
+def test_a_table_for_which_nothing_is_staged_is_brought_back(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, tells_apply_state=True)
+    shop.lands(3)
     shop.catalog.rename_table(TABLE, AWAY)
     shop.refuses_to_open("table shop.ledger does not exist. If it was dropped or renamed, bring it back")
     shop.catalog.rename_table(AWAY, TABLE)
@@ -76,9 +80,8 @@ def test_where_apply_is_told_no_state_the_new_table_is_moved_out_of_the_way(tmp_
     assert shop.ids() == [1, 2, 3]
 
 
-@pytest.mark.parametrize(
-    ("is_in_the_way", "tells_apply_state"), [(False, True), pytest.param(True, False, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # sessions of a backfill are in test_updates.py, and its plans in tests/rpc
+@pytest.mark.parametrize(("is_in_the_way", "tells_apply_state"), [(False, True), (True, False)])
 def test_the_binding_is_backfilled_and_goes_on(tmp_path: Path, is_in_the_way: bool, tells_apply_state: bool) -> None:
     shop = Shop(tmp_path, tells_apply_state=tells_apply_state)
     shop.catalog.rename_table(TABLE, AWAY)

@@ -36,7 +36,9 @@ def transact(session: Session, loaded: list[int], *stored: Row) -> None:
     session.acknowledge()
 
 
-@pytest.mark.parametrize(("hard_delete", "format_version"), [(False, 2), (True, 2), (True, 3)])
+@pytest.mark.parametrize(
+    ("hard_delete", "format_version"), [(False, 2), pytest.param(True, 2, marks=pytest.mark.slow), (True, 3)]
+)
 def test_the_row_of_a_key_that_is_loaded_and_not_stored_stays(
     tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection, hard_delete: bool, format_version: int
 ) -> None:

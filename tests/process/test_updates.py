@@ -254,8 +254,8 @@ OTHER: Final = "another key stored than was loaded"
 @pytest.mark.parametrize(
     "wrong",
     [
-        UNLOADED,
         # tests/session/test_staged_transactions.py compares the same keys without a process.
+        pytest.param(UNLOADED, marks=pytest.mark.slow),
         pytest.param(TWICE, marks=pytest.mark.slow),
         pytest.param(OTHER, marks=pytest.mark.slow),
     ],

@@ -93,6 +93,7 @@ def test_a_task_that_has_stopped_goes_on_without_the_binding_of_the_table(tmp_pa
     assert entries(runtime) == 2
 
 
+@pytest.mark.slow  # the text is that of the end of the input
 def test_a_signal_with_rows_that_wait_is_followed_by_a_record_that_names_them(session: Session, tmp_path: Path) -> None:
     with refusing_commits(readers_catalog(tmp_path / "warehouse"), "shop.ledger"):
         session.transaction({"id": 2})
