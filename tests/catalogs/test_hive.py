@@ -26,7 +26,6 @@ from connector.iceberg.commits import commit
 from connector.iceberg.fences import fence
 from connector.model.state import StagedCommit, WriterId
 from connector.model.table_identifier import TableIdentifier
-from fixtures.collection import NAMESPACE
 from protocol.flow import WHOLE_RANGE
 from support.rows.staged_files import stage, stage_chain
 from support.servers.fault_proxy import GENUINE, Answer, Fault, always
@@ -59,11 +58,17 @@ IMPATIENT: Final = MetastoreTimeLimits(connect=10, read=2.0)  # where the proxy 
 
 @pytest.fixture(scope="module", params=HiveVersion)
 def metastore(
-    request: pytest.FixtureRequest, s3_server: S3Server, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest,
+    metastore: Metastore,
+    s3_server: S3Server,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Metastore]:
-    """A server of each version, one after the other."""
-    with hive_metastore(tmp_path_factory.mktemp("hive"), s3_server, request.param) as server:
-        yield server
+    """A server of each version: that of all tests, which is of Hive 2, and one for this module."""
+    if request.param is HiveVersion.TWO:
+        yield metastore
+    else:
+        with hive_metastore(tmp_path_factory.mktemp("hive"), s3_server, request.param) as server:
+            yield server
 
 
 @pytest.fixture
@@ -318,19 +323,20 @@ def test_a_column_s_long_description_is_cut_in_hive_only(catalog: Catalog) -> No
     "metastore", [pytest.param(HiveVersion.TWO, marks=pytest.mark.slow), HiveVersion.FOUR], indirect=True
 )
 def test_a_task_s_table_is_created_written_and_listed(metastore: Metastore, catalog: Catalog, tmp_path: Path) -> None:
-    path = TableIdentifier(NAMESPACE, LEDGER.table)
+    ledger = replace(LEDGER, namespace=f"shop_{uuid.uuid4().hex}")
+    path = TableIdentifier(ledger.namespace, ledger.table)
     config = {
-        "namespace": NAMESPACE,
+        "namespace": ledger.namespace,
         "upload_interval": "PT0S",
         "catalog": {"catalog_type": "Hive Metastore", "uri": metastore.uri},
         "storage": {"storage_type": "Local Files", "directory": str(tmp_path / "tables")},
     }
-    runtime = Runtime(tmp_path, [LEDGER], config)
+    runtime = Runtime(tmp_path, [ledger], config)
     for number in 1, 2:
         with runtime.open(publish=True) as session:
             session.transaction({"id": number, "note": "one row"})
             assert session.finish().status == 0
-    assert catalog.list_tables(NAMESPACE) == [path]
+    assert catalog.list_tables(ledger.namespace) == [path]
     assert ids_of(catalog, path) == [1, 2]
 
 
