@@ -18,7 +18,7 @@ from support import lanes
 from support.catalogs_and_stores import ReadBackReport
 from support.consistency_report import ConsistencyReport
 from support.engines.readers import duckdb_connection, let_duckdb_read
-from support.engines.spark_sql import MetadataFiles, SparkSql, spark_sql
+from support.engines.spark_sql import IN_ITS_WORKER, MetadataFiles, SparkSql, spark_sql
 from support.jars import jars
 from support.planned_patch import PlannedPatch
 from support.plans import checked_plans, forget_plans
@@ -88,10 +88,9 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     config.stash[LEFT_OUT] = lanes.select(config, items)
-    # One JVM for all of them.
     for item in items:
         if "spark_reader" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("xdist_group"):
-            item.add_marker(pytest.mark.xdist_group("spark_reader"))
+            item.add_marker(IN_ITS_WORKER)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

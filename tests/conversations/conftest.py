@@ -3,15 +3,14 @@
 import pytest
 
 from fixtures.generate import DIRECTORY
+from support.engines.spark_sql import IN_ITS_WORKER
 from support.rows.conversations import Conversation, hold_conversations
 from support.sessions.connector_process import Launch, launch_process
 from support.sessions.containers import IMAGE, Image
 
-IN_PROCESSES = pytest.mark.xdist_group("conversations")
-
 
 @pytest.fixture(
-    scope="session", params=[pytest.param("process", marks=IN_PROCESSES), pytest.param("image", marks=IMAGE)]
+    scope="session", params=[pytest.param("process", marks=IN_ITS_WORKER), pytest.param("image", marks=IMAGE)]
 )
 def launch(request: pytest.FixtureRequest) -> Launch:
     """What holds a conversation: a process of this working copy, and a container of its image."""

@@ -25,13 +25,13 @@ from support.engines.canonical_rows import (
     read_by_spark,
 )
 from support.engines.other_readers import ENGINES, read_with
-from support.engines.spark_sql import SparkSql
+from support.engines.spark_sql import IN_ITS_WORKER, SparkSql
 from support.rows.conversations import Conversation
 from support.rows.expected_rows import ExpectedTable, Row, expected_tables
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("conversations"),  # where they are held for other tests
+    IN_ITS_WORKER,  # where they are held for other tests
     # The image's answers are the same, and tests/image reads its rows: other engines would find nothing that is new.
     pytest.mark.parametrize("launch", ["process"], indirect=True, scope="session"),
 ]

@@ -11,13 +11,14 @@ import pytest
 from fixtures.collection import NAMESPACE, Collection, Field, Json, encode
 from fixtures.conversation import commit, line, opening
 from fixtures.packed import pack
+from support.engines.spark_sql import IN_ITS_WORKER
 from support.rows.conversations import Conversation, hold_conversations
 from support.sessions.connector_process import Launch
 from support.tables.local_tables import list_changes
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.xdist_group("conversations"),
+    IN_ITS_WORKER,
     # tests/image reads what containers have written.
     pytest.mark.parametrize("launch", ["process"], indirect=True, scope="session"),
 ]

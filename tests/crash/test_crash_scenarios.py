@@ -30,6 +30,7 @@ from simulation.crash_defects import CRASH_DEFECTS
 from simulation.defects import DEFECTS
 from simulation.update_defects import UPDATE_DEFECTS
 from support.consistency_report import MEASURED
+from support.engines.spark_sql import IN_ITS_WORKER
 from support.sessions.connector_process import ConnectorEndedError
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
@@ -77,7 +78,7 @@ def stage(servers: Servers, scenario: Scenario, request: pytest.FixtureRequest, 
 
 
 def _marks(scenario: Scenario, *, in_ci: bool) -> list[pytest.MarkDecorator]:
-    spark = [pytest.mark.xdist_group("spark_reader")] if scenario.name in READ_BY_SPARK_IN_CI else []
+    spark = [IN_ITS_WORKER] if scenario.name in READ_BY_SPARK_IN_CI else []
     return spark if in_ci else [*spark, pytest.mark.slow]
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from support.engines.spark_sql import SparkSql
+from support.engines.spark_sql import IN_ITS_WORKER, SparkSql
 from support.repository import REPOSITORY
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("demo_opening")]  # which share a demo
+pytestmark = [pytest.mark.spark, IN_ITS_WORKER]  # which share a demo
 
 ENVIRONMENT = {
     **os.environ,

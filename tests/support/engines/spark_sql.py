@@ -11,12 +11,15 @@ from copy import copy
 from pathlib import Path
 from typing import Final, Self
 
+import pytest
+
 from connector.spark.jvm.java import find_java
 from support.engines import spark_catalogs
 from support.engines.readers import Row
 from support.repository import TESTS
 from support.servers.s3_server import S3Server
 
+IN_ITS_WORKER: Final = pytest.mark.xdist_group("spark_reader")  # one JVM is enough for all tests
 QUICK_START: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 SERVER: Final = TESTS / "readers" / "spark_sql_server.py"
 QUOTED_CHARACTERS: Final = 3000
