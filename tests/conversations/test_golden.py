@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from fixtures.generate import conversations
-from support.rows.conversations import Conversation
+from support.engines.spark_sql import IN_ITS_WORKER
+from support.rows.conversations import IN_IMAGE_IN_CI, Conversation
 from support.sessions.connector_process import Answer
+from support.sessions.containers import IMAGE
 from support.snapshots import are_updated
 
 pytestmark = pytest.mark.spark
@@ -21,9 +23,23 @@ pytestmark = pytest.mark.spark
 GOLDEN = Path(__file__).with_name("golden")
 NAMES = sorted(name.removesuffix(".jsonl") for name in conversations())
 RANDOM = re.compile(r"\b(?:[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{32})\b")  # UUIDs and fence values
+each_conversation = pytest.mark.parametrize(
+    ("launch", "name"),
+    [
+        *(pytest.param("process", name, marks=IN_ITS_WORKER) for name in NAMES),
+        *(pytest.param("image", name, marks=IMAGE) for name in IN_IMAGE_IN_CI),
+        *(
+            pytest.param("image", name, marks=(*IMAGE, pytest.mark.slow))
+            for name in NAMES
+            if name not in IN_IMAGE_IN_CI
+        ),
+    ],
+    indirect=["launch"],
+    scope="session",
+)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_conversation
 def test_every_answer_is_the_recorded_one(name: str, fixture_conversations: dict[str, Conversation]) -> None:
     conversation = fixture_conversations[name]
     assert conversation.outcome.status == 0, conversation.outcome.log
@@ -34,7 +50,7 @@ def test_every_answer_is_the_recorded_one(name: str, fixture_conversations: dict
     assert [json.loads(answer) for answer in answers] == list(map(json.loads, golden.read_text().splitlines()))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@each_conversation
 def test_a_staged_file_is_as_large_as_its_descriptor_says(
     name: str, fixture_conversations: dict[str, Conversation]
 ) -> None:

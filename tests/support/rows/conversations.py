@@ -5,11 +5,15 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from pyiceberg.table import Table
 
 from support.engines.readers import readers_catalog
 from support.sessions.connector_process import Launch, Outcome, launch_process, run_conversation
+
+# CI holds these fixture conversations also in a container: the packed form, and Loads.
+IN_IMAGE_IN_CI: Final = ("packed", "updates")
 
 
 @dataclass(frozen=True)
