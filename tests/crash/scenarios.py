@@ -237,6 +237,7 @@ _SHOWN_ELSEWHERE: Final = {
     "crash-between-updated-table-and-rejected-rows",  # a crash in the simulation, the versions in test_quarantine.py
     "snapshots-expired",  # other engines expire snapshots in the simulation
     "storage-outage",  # upload-fails-half-way, and tests/catalogs/test_stores_in_mid_run.py
+    "updates-wait",  # the simulation, and tests/iceberg/test_many_updates.py
     "two-instances",  # zombie-at-acknowledge: there the first process stalls, and the second one takes over
 }
 # It runs each of the others on one catalog: on a server where that makes a difference. --all runs all on all.
