@@ -32,14 +32,15 @@ def in_environment(**variables: str) -> Callable[[Path], dict[str, str]]:
     return lambda _: variables
 
 
-def in_file_of(place: str, content: str) -> Callable[[Path], dict[str, str]]:
-    """`place` is the variable that names the directory of the file, or "" for the working directory."""
+def in_files(**contents: str) -> Callable[[Path], dict[str, str]]:
+    """Each in the directory that a variable of this name has, and in the working directory what is of `WORKING`."""
 
     def write(directory: Path) -> dict[str, str]:
-        file = (directory / place if place else directory) / ".pyiceberg.yaml"
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(content)
-        return {place: str(file.parent)} if place else {}
+        places = {name: directory if name == "WORKING" else directory / name for name in contents}
+        for name, place in places.items():
+            place.mkdir(exist_ok=True)
+            (place / ".pyiceberg.yaml").write_text(contents[name])
+        return {name: str(place) for name, place in places.items() if name != "WORKING"}
 
     return write
 
@@ -47,13 +48,19 @@ def in_file_of(place: str, content: str) -> Callable[[Path], dict[str, str]]:
 @pytest.mark.parametrize(
     "arrange",
     [
-        pytest.param(in_environment(PYICEBERG_MANIFEST_CACHE_SIZE="x"), id="a number that is none"),
-        pytest.param(in_environment(PYICEBERG_LEGACY_CURRENT_SNAPSHOT_ID="true"), id="another form of metadata"),
-        pytest.param(in_environment(pyiceberg_catalog="x", PYICEBERG_CATALOG__A__URI="y"), id="a catalog"),
-        pytest.param(in_file_of("PYICEBERG_HOME", OLD_FORM), id="a file that a variable names"),
-        pytest.param(in_file_of("HOME", "[broken"), id="a broken file at home"),
-        pytest.param(in_file_of("", OLD_FORM), id="a file in the working directory"),
+        # A number that is none, another form of metadata, and catalogs.
+        in_environment(
+            PYICEBERG_MANIFEST_CACHE_SIZE="x",
+            PYICEBERG_LEGACY_CURRENT_SNAPSHOT_ID="true",
+            pyiceberg_catalog="x",
+            PYICEBERG_CATALOG__A__URI="y",
+        ),
+        # PyIceberg takes the first file that it finds.
+        in_files(PYICEBERG_HOME=OLD_FORM, HOME="[broken", WORKING=OLD_FORM),
+        pytest.param(in_files(HOME="[broken"), marks=pytest.mark.slow),
+        pytest.param(in_files(WORKING=OLD_FORM), marks=pytest.mark.slow),
     ],
+    ids=["the environment", "files", "a broken file at home", "a file in the working directory"],
 )
 def test_settings_of_pyiceberg_have_no_effect(arrange: Callable[[Path], dict[str, str]], tmp_path: Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY), **arrange(tmp_path)}
