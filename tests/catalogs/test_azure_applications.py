@@ -45,6 +45,7 @@ def store(certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) ->
         yield running
 
 
+@pytest.mark.slow  # the next test signs in at the same server
 def test_a_run_signs_in_with_the_machine_s_identity(
     postgres: Postgres, store: AzureStore, sign_in: Entra, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -219,7 +219,7 @@ def test_a_table_is_new_if_a_partition_field_has_the_name_of_a_column_that_gets_
     assert orders.rows == NEW_ROWS
 
 
-@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.slow)])
 @IN_ONE_WORKER
 def test_hive_takes_columns_of_the_same_types_in_place_and_a_new_table_for_others(
     on_hive: tuple[Catalog, EndpointConfig], version: int

@@ -317,11 +317,8 @@ def test_a_column_s_long_description_is_cut_in_hive_only(catalog: Catalog) -> No
     assert catalog.load_table((database, "notes")).schema().find_field("id").doc == doc
 
 
-# Hive 2 has a session in test_catalogs_and_stores.py, too.
+@pytest.mark.slow  # Hive 2 has a session in test_catalogs_and_stores.py, and all commits are made above
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    "metastore", [pytest.param(HiveVersion.TWO, marks=pytest.mark.slow), HiveVersion.FOUR], indirect=True
-)
 def test_a_task_s_table_is_created_written_and_listed(metastore: Metastore, catalog: Catalog, tmp_path: Path) -> None:
     ledger = replace(LEDGER, namespace=f"shop_{uuid.uuid4().hex}")
     path = TableIdentifier(ledger.namespace, ledger.table)

@@ -140,6 +140,7 @@ def test_a_backfill_to_standard_updates_begins_in_a_catalog_that_refuses_identif
         assert len(gateway.refused) == 1
 
 
+@pytest.mark.slow  # three sessions: tests/process/test_updates.py updates a table without identifier fields
 @pytest.mark.spark
 def test_rows_are_updated_in_a_catalog_that_refuses_identifier_fields(
     rest_on_s3: RestCatalogOnS3, tmp_path: Path

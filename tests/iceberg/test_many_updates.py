@@ -25,7 +25,14 @@ CHECKED_EVERY: Final = 60
 COMPACTED_EVERY: Final = 12
 
 
-@pytest.mark.parametrize("spec", [None, BY_PART], ids=["without partitions", "with partitions"])
+@pytest.mark.parametrize(
+    "spec",
+    [
+        # The random transactions of test_row_deletes.py are without partitions, too.
+        pytest.param(None, id="without partitions", marks=pytest.mark.slow),
+        pytest.param(BY_PART, id="with partitions"),
+    ],
+)
 def test_hundreds_of_random_transactions_leave_one_row_for_each_key(
     catalog: Catalog, tmp_path: Path, spec: PartitionSpec | None, pytestconfig: pytest.Config
 ) -> None:

@@ -18,6 +18,7 @@ def test_a_container_without_a_directory_shows_the_sample_in_a_temporary_one(ima
     assert "━━ demo.orders: 4 rows, 1 snapshot, " in output
 
 
+@pytest.mark.slow  # test_image_in_readme.py opens tables that a container has written
 def test_a_container_writes_to_a_directory_of_the_host(image: Image, tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
     (tmp_path / "things.jsonl").write_text('{"id": 7}\n')

@@ -75,6 +75,7 @@ def test_what_it_has_staged_for_a_table_that_is_made_anew_is_not_missed() -> Non
     assert read_state(TASK, left(FILES)) == []
 
 
+@pytest.mark.slow  # the tests above read the same states without a session
 @pytest.mark.spark
 def test_no_session_opens_until_its_table_says_that_they_are_added(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path)
