@@ -75,6 +75,7 @@ def test_a_run_outlives_its_keys_again_and_again(
     assert exposed([*running, *watch.left(), ("state", json.dumps(runtime.log).encode())], secrets) == []
 
 
+@pytest.mark.slow  # other tests with a REST server have keys of their own, too
 def test_a_task_with_keys_for_its_bucket_needs_no_others(
     gateway: CatalogGateway, vendor: KeyVendor, rest_on_s3: RestCatalogOnS3, tmp_path: Path
 ) -> None:

@@ -242,6 +242,7 @@ def test_documents_that_no_table_could_have_are_refused_without_a_word_of_a_new_
     assert outcome.stderr.endswith("The connector ended with status 1. Its last line above says why.\n")
 
 
+@pytest.mark.slow  # a test above reads a config, and others make tables
 @pytest.mark.spark
 def test_with_a_config_the_table_is_in_its_catalog_and_namespace(tmp_path: Path) -> None:
     config = {"namespace": "Shop", "catalog": {"catalog_type": "Local", "warehouse": "lake"}}

@@ -48,6 +48,7 @@ def check_held(session: Session, times: int = 1) -> None:
     assert not session.connector.has_answered()
 
 
+# On V1, a session holds as in the next test.
 @pytest.mark.parametrize("is_on_v2", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_nothing_is_held_while_the_runtime_itself_commits_by_a_schedule(tmp_path: Path, *, is_on_v2: bool) -> None:
     """The schedule of a task has no effect in Flow's V1 runtime."""
@@ -107,6 +108,7 @@ def test_a_schedule_holds_acknowledgements_too_also_of_rows_that_their_table_ref
     assert ledger_table(tmp_path).scan().to_arrow().num_rows == ROWS
 
 
+@pytest.mark.slow  # tests/session/test_upload_interval.py has both limits
 def test_a_transaction_that_reaches_a_limit_is_acknowledged_at_once_and_a_smaller_one_is_held(tmp_path: Path) -> None:
     with open_session(tmp_path, {"commit_after_rows": 50, "commit_after_bytes": 20_000}) as session:
         for rows, note in (50, ""), (2, Random(1).randbytes(30_000).hex()):

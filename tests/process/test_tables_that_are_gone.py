@@ -95,6 +95,7 @@ def test_the_binding_is_backfilled_and_goes_on(tmp_path: Path, is_in_the_way: bo
     assert shop.ids() == [1, 2, 3]
 
 
+@pytest.mark.slow  # tests/iceberg has the error, and each session here publishes its task first
 def test_a_table_that_was_never_made_is_made_by_publishing_the_task(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path)
     assert "has never made it, publish the task again" in runtime.open_and_fail().last_log_line

@@ -37,7 +37,12 @@ def transact(session: Session, loaded: list[int], *stored: Row) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hard_delete", "format_version"), [(False, 2), pytest.param(True, 2, marks=pytest.mark.slow), (True, 3)]
+    ("hard_delete", "format_version"),
+    [
+        pytest.param(False, 2, marks=pytest.mark.slow),  # nothing of these keys depends on it
+        pytest.param(True, 2, marks=pytest.mark.slow),
+        (True, 3),
+    ],
 )
 def test_the_row_of_a_key_that_is_loaded_and_not_stored_stays(
     tmp_path: Path, duckdb_reader: duckdb.DuckDBPyConnection, hard_delete: bool, format_version: int

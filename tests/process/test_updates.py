@@ -317,6 +317,7 @@ def test_key_columns_may_be_renamed_while_the_task_runs_and_documents_may_not_be
     assert {row["key"]: row["version"] for row in found} == {1: 1, 2: 3, 3: 4}
 
 
+@pytest.mark.slow  # tests/iceberg/test_row_deletes.py names a key column that was dropped
 def test_rows_that_another_engine_rewrites_without_their_key_are_an_error(tmp_path: Path) -> None:
     runtime = Runtime(tmp_path, (USERS,))
     users = UpdatingSource(USERS, make_user, Random(1))
