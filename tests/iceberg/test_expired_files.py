@@ -25,6 +25,7 @@ from connector.storage.file_access import S3_EXPIRES_AT_MS
 from connector.storage.file_io import StoreFileIO
 from connector.storage.stored_files import keep_io_fresh
 from support.bindings import PATH
+from support.engines.snapshot_refs import tag
 from support.rows.staged_files import land, leave_behind, place_of, stage
 from support.rows.staged_rows import WRITER
 from support.sessions.processes import wait_until
@@ -96,6 +97,19 @@ def test_files_that_could_not_be_found_are_looked_for_again(catalog: Catalog, mo
     land(catalog, 5)
     expiry.files.delete()
     assert left(catalog) == referred_to(catalog)
+
+
+def test_files_are_not_looked_for_again_if_a_snapshot_that_stays_lacks_its_list(catalog: Catalog) -> None:
+    """Each expiry would keep the metadata of before and after until the session ends."""
+    snapshot = table_of(catalog).snapshots()[0]
+    tag(catalog, PATH, "audit", snapshot.snapshot_id, 10**12)
+    table_of(catalog).io.delete(snapshot.manifest_list)
+    with pytest.raises(UnfinishedExpiryError) as error:
+        expire_snapshots(catalog, PATH)
+    assert isinstance(error.value.__cause__, FileNotFoundError)
+    before = left(catalog)
+    error.value.files.delete()
+    assert left(catalog) == before
 
 
 def _expire_unfound(catalog: Catalog, monkeypatch: pytest.MonkeyPatch) -> UnfinishedExpiryError:

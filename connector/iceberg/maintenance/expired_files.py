@@ -57,7 +57,11 @@ class ExpiredFiles:
         if self._expiry:
             before, after = self._expiry
             after = Table(after.name(), after.metadata, after.metadata_location, table.io, after.catalog)
-            self._left = sorted(find_expired_files(before, after, interruption))
+            try:
+                self._left = sorted(find_expired_files(before, after, interruption))
+            except FileNotFoundError:  # a snapshot that stays lacks a file: no later expiry finds more
+                self._expiry = None
+                raise
             self._expiry = None
         if not is_first:
             self._left = self._keep_free(table, interruption)
