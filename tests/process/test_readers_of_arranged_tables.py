@@ -83,7 +83,6 @@ def test_every_engine_reads_partitions_that_have_changed_and_a_backfill(
     assert [row["note"] for row in tagged] == notes
 
 
-@pytest.mark.slow  # tests/iceberg/test_many_updates.py reads such tables without Spark
 def test_every_engine_reads_a_compacted_table_whose_rows_are_updated(
     tmp_path: Path, spark_files: MetadataFiles
 ) -> None:
