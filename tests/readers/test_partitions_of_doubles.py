@@ -98,3 +98,17 @@ def test_spark_finds_them(location: str, spark_files: MetadataFiles) -> None:
     with spark_files.table(location) as table:
         queries = [f"SELECT id FROM {table} WHERE price = {price!r}D" for price in PRICES]
         assert [[row["id"] for row in rows] for rows in spark_files.spark.rows(*queries)] == ALL
+
+
+@pytest.mark.spark
+def test_spark_still_takes_zeros_of_both_signs_for_two_values(
+    catalog: Catalog, spark_files: MetadataFiles, duckdb_reader: duckdb.DuckDBPyConnection
+) -> None:
+    filled_table(catalog, ID, NestedField(2, "price", DoubleType()), spec=BY_PRICE)
+    commit_all_or_raise(catalog, [staged(catalog, {"id": 1, "price": -0.0}, {"id": 2, "price": 0.0})])
+    location = catalog.load_table(PATH).metadata_location
+    found = duckdb_reader.sql("SELECT id FROM iceberg_scan($1) WHERE price = 0.0::DOUBLE", params=[location]).fetchall()
+    assert sorted(found) == [(1,), (2,)]
+    with spark_files.table(location) as table:
+        queries = [f"SELECT id FROM {table} WHERE price {condition}" for condition in ("= 0.0D", ">= 0.0D", "< 0.0D")]
+        assert [[row["id"] for row in rows] for rows in spark_files.spark.rows(*queries)] == [[2], [2], [1]]
