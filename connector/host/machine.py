@@ -22,14 +22,18 @@ _NO_THREAD: Final = "can't start new thread"  # of Python's RuntimeError
 _NO_LIBRARY: Final = "failed to map segment from shared object"  # of the dynamic linker
 _LOWEST_PRIORITY: Final = 19  # as the highest nice value
 
-# Three probes after half a minute of silence; Spark itself gives a lost executor two minutes. The first name that the
-# system has is set.
+# Three probes after half a minute of silence; Spark itself gives a lost executor two minutes.
+SILENCE: Final = 30  # seconds
+PROBE_PAUSE: Final = 10  # seconds
+PROBES: Final = 3
+UNACKNOWLEDGED: Final = 60_000  # milliseconds that sent data may be unacknowledged
+# The first name that the system has is set.
 _KEEP_ALIVE: Final = (
     (socket.SOL_SOCKET, ("SO_KEEPALIVE",), 1),
-    (socket.IPPROTO_TCP, ("TCP_KEEPIDLE", "TCP_KEEPALIVE"), 30),  # seconds; the second name is macOS's
-    (socket.IPPROTO_TCP, ("TCP_KEEPINTVL",), 10),
-    (socket.IPPROTO_TCP, ("TCP_KEEPCNT",), 3),
-    (socket.IPPROTO_TCP, ("TCP_USER_TIMEOUT",), 60_000),  # milliseconds that sent data may be unacknowledged
+    (socket.IPPROTO_TCP, ("TCP_KEEPIDLE", "TCP_KEEPALIVE"), SILENCE),  # the second name is macOS's
+    (socket.IPPROTO_TCP, ("TCP_KEEPINTVL",), PROBE_PAUSE),
+    (socket.IPPROTO_TCP, ("TCP_KEEPCNT",), PROBES),
+    (socket.IPPROTO_TCP, ("TCP_USER_TIMEOUT",), UNACKNOWLEDGED),
 )
 
 

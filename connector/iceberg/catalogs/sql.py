@@ -26,6 +26,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.orm import Session
 
 from connector.config import catalog as catalog_config
+from connector.host import machine
 from connector.host.errors import NEW_TABLE, ErrorTable, RetryableError, Translation, UserError, is_a, translate
 from connector.iceberg.catalog_messages import first_line
 from connector.iceberg.catalogs.registered_tables import RegisteredTables, TablesInStore
@@ -37,14 +38,13 @@ KEPT_SNAPSHOTS: Final = 2000  # of all tables together, in the metadata that is 
 DRIVER: Final = "postgresql+limited"
 registry.register("postgresql.limited", "connector.iceberg.catalogs.sql_time_limits", "_TimeLimitedDialect")
 STRICTEST: Final = "verify-full"
-# For a server that stops answering, and for a gateway that forgets idle connections without a word. All are in seconds,
-# but for one in milliseconds.
+# For a server that stops answering, and for a gateway that forgets idle connections without a word.
 TIME_LIMITS: Final = {
-    "connect_timeout": "10",
-    "tcp_user_timeout": "60000",
-    "keepalives_idle": "30",
-    "keepalives_interval": "10",
-    "keepalives_count": "3",
+    "connect_timeout": "10",  # seconds
+    "tcp_user_timeout": str(machine.UNACKNOWLEDGED),
+    "keepalives_idle": str(machine.SILENCE),
+    "keepalives_interval": str(machine.PROBE_PAUSE),
+    "keepalives_count": str(machine.PROBES),
 }
 
 
