@@ -36,8 +36,8 @@ class ExistingTable:
     fixed_types: tuple[IcebergType, ...] = ()
     format_version: int = FORMAT_VERSIONS[0]
     properties: Mapping[str, str] = field(default_factory=dict)
-    # The materialization for which Estuary's S3 Iceberg connector has written it, if no other one has, and it has no
-    # owner.
+    # The materialization for which Estuary's S3 Iceberg connector has written it, if no other one has, and no task of
+    # this connector owns it.
     taken_over: str | None = None
     location: str | None = None  # of its files; None: the kind of store is not checked
 

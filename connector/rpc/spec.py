@@ -1,6 +1,6 @@
 """Spec: describes the connector and its configs, as `spec.json` does. Imports as little as possible, to answer at once.
 
-A test compares the file with the schemas that configs are checked against, and writes it when they have changed.
+A test compares the file with the schemas that configs are checked against. With UPDATE_SNAPSHOTS, it writes the file.
 """
 
 from pathlib import Path

@@ -59,7 +59,7 @@ class ExpiredFiles:
             after = Table(after.name(), after.metadata, after.metadata_location, table.io, after.catalog)
             try:
                 self._left = sorted(find_expired_files(before, after, interruption))
-            except FileNotFoundError:  # a snapshot that stays lacks a file: no later expiry finds more
+            except FileNotFoundError:  # a snapshot that stays lacks its list, so nothing says which files it needs
                 self._expiry = None
                 raise
             self._expiry = None
